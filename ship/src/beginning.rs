@@ -62,7 +62,7 @@ pub fn anew(
         let newest = snapshots_on(&**media)?.into_iter().next();
         // The first log of a filter is read from its creation on, each other one from a snapshot.
         let start = match newest {
-            Some(file) if file.log == origin.log => Some(file.start),
+            Some(ref file) if file.log == origin.log => Some(file.start),
             None if origin.log == origin.uuid => Some(1),
             _ => None,
         };

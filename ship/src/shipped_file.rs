@@ -6,6 +6,7 @@
 
 use crate::error::{Error, Result};
 use crate::snapshot::local;
+use crate::store::SLOWEST;
 use ebbtide::media::{Access, Disk, Media};
 use std::collections::BTreeMap;
 use std::fmt::Write;

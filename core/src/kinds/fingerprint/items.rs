@@ -29,7 +29,7 @@ impl<W: Word> Items<W> {
     pub(super) fn new(window: u64, fpr: f64, design: Design, words: Option<u64>) -> Self {
         let shape = design.shape;
         let generations = CountedGenerations { length: window.div_ceil(shape.generations.into()) };
-        let table = Table::new(shape, design.moves);
+        let table = Table::new(shape, design.moves).closing_blocks(words.is_none());
         let keys = live_keys(shape, window) as f64;
         Self { window, fpr, design, keys, words, generations, table }
     }

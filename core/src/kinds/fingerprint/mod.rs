@@ -30,16 +30,20 @@
 //! other buckets. If that makes no room, one of the two buckets is
 //! *closed*: it holds no slots, and stands for every key that has it until the last of its keys has
 //! expired. So no insert fails and no key is lost; an overflow costs false positives of the keys of
-//! one bucket, for one window.
+//! one bucket, for one window. In windows of inserts whose
+//! size follows from the window, a block of which an eighth of the buckets is closed is closed as a
+//! whole: it answers "present" for every key until the keys that find no room meanwhile have
+//! expired, within about two windows.
 //!
 //! # No key is missed
 //!
 //! Claim: from its insert until its last generation is over, a key has a slot with its fingerprint
-//! in one of its two buckets that lives at least as long as the key, or one of the two is closed
-//! for at least as long. By induction over the operations on the key's block:
+//! in one of its two buckets that lives at least as long as the key, or one of the two, or the
+//! block, is closed for at least as long. By induction over the operations on the key's block:
 //!
 //! - *Insert of the key itself.* A slot that is found gets the greater of both lives. Otherwise the
-//!   key gets a slot of its own, or one of its buckets is closed for at least its life.
+//!   key gets a slot of its own, or one of its buckets, or the block, is closed for at least its
+//!   life.
 //! - *Insert of another key that finds the same slot.* The slot's life never decreases. Both keys
 //!   have the same fingerprint and a bucket in common, so they have both buckets in common, because
 //!   each bucket determines the other one.
@@ -49,8 +53,9 @@
 //! - *Closing* replaces the slots of a bucket by the longest of their lives and the new key's, so
 //!   it covers all of them. A bucket that is closed already stays closed for the longer of its time
 //!   and the new key's life. Closed buckets take no slots, and no slot of theirs moves.
+//! - *Closing the block* changes no bucket, and never shortens its time.
 //! - *Catching up* subtracts the number of generations that have ended since from all lives, of
-//!   slots and of closed buckets.
+//!   slots, of closed buckets and of the block.
 //!   A slot at 0 is empty, a closed bucket at 0 is open and empty. Any number of generations may
 //!   pass at once. A question subtracts them without changing the block.
 //! - *A late key*, whose generation is before the block's, gets a life that is shorter by the
@@ -59,7 +64,9 @@
 //!   is repeated if that has changed.
 //!
 //! A closed bucket takes no part in placing. If it took keys it would have to be renewed for each
-//! of them, and would never open again.
+//! of them, and would never open again. Nor is one renewed while the block is closed, whose buckets
+//! take keys as before: otherwise the open ones, which then get more keys than planned, overflow
+//! again and again, and a block that overflowed once by chance never recovers.
 //!
 //! `docs/fingerprint.md` has sizes, scenarios, and when another kind is the better choice.
 //!

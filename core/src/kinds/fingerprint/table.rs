@@ -13,8 +13,8 @@
 //! Invariants, whatever was inserted:
 //! - A fingerprint has at most one live slot in its two buckets.
 //! - Each key whose generation is not over has a live slot in one of its two buckets, or one of
-//!   them is closed, for at least as long as the key lives. (The proof is at the head of the
-//!   kind.)
+//!   them or the whole block is closed, for at least as long as the key lives. (The proof is at the
+//!   head of the kind.)
 
 use super::bucket::Form;
 use super::moves::{Limits, Path, other_bucket};
@@ -41,8 +41,15 @@ pub(super) const CLOSINGS: usize = 3;
 /// The kind word with the number of buckets that have aged, while a block ages; then 0.
 const AGED: usize = 4;
 
+/// The kind word with the number of generations for which the whole block is closed, as a life.
+pub(super) const WHOLE: usize = 5;
+
 /// The kind words that may change while a block ages.
-const AGEING_WORDS: usize = 4;
+const AGEING_WORDS: usize = 5;
+
+/// If more than this part of a block's buckets is closed, the next key that finds no room closes
+/// the block as a whole, in filters that close blocks.
+const CLOSED_PART: u64 = 8;
 
 /// The words that are noted at a time, where buckets have 8 bytes. With them an undo area takes
 /// 512 bytes.
@@ -70,6 +77,7 @@ pub(super) struct Table<W, const BURSTS: bool> {
     /// The life of a key in its own generation.
     life: u32,
     limits: Limits,
+    closes_blocks: bool,
 }
 
 /// A key in a block.
@@ -87,7 +95,8 @@ pub(super) struct Found {
     pub(super) generation: u64,
     /// The generations that the key's slot has left, this one included; 0 without a slot.
     pub(super) slot: u32,
-    /// The generations for which one of its buckets is closed, this one included; 0 if none is.
+    /// The generations for which one of its buckets, or the block, is closed, this one included; 0
+    /// if none is.
     pub(super) closed: u32,
 }
 
@@ -103,7 +112,14 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
     /// Creates the buckets of a shape, with chains of up to `moves` moves.
     pub(super) fn new(shape: Shape, moves: u32) -> Self {
         let (form, limits) = (Form::new(shape), Limits::of(moves));
-        Self { form, burst: None, life: shape.generations + 1, limits }
+        Self { form, burst: None, life: shape.generations + 1, limits, closes_blocks: false }
+    }
+
+    /// Returns this table for blocks that have room for the keys of a window, but for chance: those
+    /// that overflow far are closed as a whole, and recover. Where more keys come than there is
+    /// room for, all of them would be closed without end.
+    pub(super) fn closing_blocks(self, closes_blocks: bool) -> Self {
+        Self { closes_blocks, ..self }
     }
 
     /// Returns this table with banks of bursts, whose buckets have this shape.
@@ -201,7 +217,7 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
         let [one, other] = key.buckets.map(|bucket| form.load(block, bucket));
         let is_closed = form.is_closed(one, other);
         if !is_closed && !form.either_has(one, other, each) {
-            return false;
+            return block.own(WHOLE) > 0 && self.lives(block, generation, hash);
         }
         let is_behind = generation > block.own(GENERATION);
         if is_closed || is_behind || key.fingerprint == 0 {
@@ -226,9 +242,9 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
         let each = form.in_each(key.fingerprint);
         let [one, other] = key.buckets.map(|bucket| form.load(block, bucket));
         let slot = form.find(one, each).1.max(form.find(other, each).1);
-        let mut closed = 0;
+        let mut closed = self.whole(block);
         if form.is_closed(one, other) {
-            closed = form.closed_for(one).max(form.closed_for(other));
+            closed = closed.max(form.closed_for(one)).max(form.closed_for(other));
         }
         Found {
             generation,
@@ -261,7 +277,7 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
                 return true;
             }
         }
-        let stands_for_it = form.is_closed(words[0], words[1]);
+        let stands_for_it = form.is_closed(words[0], words[1]) || self.whole(block) > 0;
         let [one, other] = words.map(|word| form.room(word));
         let into = usize::from(other > one);
         if one.max(other) > 0 {
@@ -287,9 +303,24 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
         if is_full && self.limits.moves > Limits::SHORT.moves { Limits::SHORT } else { self.limits }
     }
 
+    /// Returns for how many generations the whole block is closed.
+    #[inline(always)]
+    fn whole(&self, block: &Block<'_>) -> u32 {
+        block.own(WHOLE).min(self.life.into()) as u32
+    }
+
     /// Closes one of a key's buckets: one that is closed already, or the one whose keys die first.
+    ///
+    /// If many are closed, closes the block instead. The open buckets take all keys, so they would
+    /// overflow ever again, and buckets that are closed be renewed without end. The block renews
+    /// none: they open within a window, and then the keys that come have room.
     #[cold]
     fn close(&self, block: &Block<'_>, key: Key, life: u32) {
+        let closed = block.own(CLOSED).saturating_mul(CLOSED_PART);
+        let whole = self.whole(block);
+        if self.closes_blocks && (whole > 0 || closed > self.buckets(block) as u64) {
+            return block.set_own(WHOLE, whole.max(life).into());
+        }
         let form = self.form(block);
         let words = key.buckets.map(|bucket| form.load(block, bucket));
         let closed = words.map(|word| form.closed_for(word) > 0);
@@ -316,7 +347,7 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
     #[cold]
     fn age(&self, block: &Block<'_>, generation: u64) {
         if block.own(LIVE) == 0 && block.own(CLOSED) == 0 {
-            block.set_own(GENERATION, generation);
+            self.set_generation(block, generation);
             // The last slots may have died in a part before an interruption.
             block.set_own(AGED, 0);
             return;
@@ -345,10 +376,20 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
         let is_left = to < self.buckets(block);
         block.set_own(AGED, if is_left { to as u64 } else { 0 });
         if !is_left {
-            block.set_own(GENERATION, generation);
+            self.set_generation(block, generation);
         }
         block.undo.keep();
         is_left
+    }
+
+    /// Sets the generation to which the lives of a block refer, its own included.
+    fn set_generation(&self, block: &Block<'_>, generation: u64) {
+        let behind = generation.saturating_sub(block.own(GENERATION));
+        let whole = self.whole(block);
+        if whole > 0 {
+            block.set_own(WHOLE, u64::from(whole).saturating_sub(behind));
+        }
+        block.set_own(GENERATION, generation);
     }
 
     /// Returns the live slots of a block when it has caught up to a generation; all slots of a
@@ -408,6 +449,9 @@ impl<W: Word, const BURSTS: bool> Table<W, BURSTS> {
 
     /// Returns the share of absent keys that a block at its own generation reports as present.
     pub(super) fn fpr(&self, block: &Block<'_>) -> f64 {
+        if self.whole(block) > 0 {
+            return 1.0;
+        }
         let form = self.form(block);
         let buckets = self.buckets(block).max(1) as f64;
         let (live, closed) = (block.own(LIVE) as f64, block.own(CLOSED) as f64);

@@ -30,6 +30,11 @@ impl<W: Word> Modelled<W> {
         Self { table, shape, own, cells, keys: HashMap::new(), latest: 0 }
     }
 
+    /// Returns it with blocks that are closed as a whole.
+    fn closing_blocks(self) -> Self {
+        Self { table: self.table.closing_blocks(true), ..self }
+    }
+
     fn block(&self) -> Block<'_> {
         Block::alone(&self.own, &self.cells)
     }
@@ -108,6 +113,9 @@ fn each_shape(mut each: impl FnMut(Shape)) {
 
 fn random_history<W: Word>(shape: Shape, buckets: usize, seed: u64) {
     let mut block = Modelled::<W>::new(shape, buckets);
+    if seed % 2 == 0 {
+        block = block.closing_blocks();
+    }
     let life = u64::from(shape.generations) + 1;
     let (mut generation, mut at) = (mix(seed) % 3 * 1000, seed << 32);
     let mut random = |below: u64| {
@@ -283,6 +291,40 @@ fn overflow<W: Word>(shape: Shape) {
     }
     block.insert(1 << 40, last + life);
     assert_eq!((block.block().own(CLOSED), block.block().own(LIVE)), (0, 1), "{shape:?}");
+}
+
+/// Writes new keys, so many that this load is reached at the end of a generation.
+fn new_keys<W: Word>(block: &mut Modelled<W>, load: f64, generations: std::ops::Range<u64>) {
+    let life = u64::from(block.shape.generations) + 1;
+    let slots = block.table.slots(&block.block());
+    let each = (load * slots as f64) as u64 / life;
+    for generation in generations {
+        let first = generation * slots;
+        (first..first + each).for_each(|key| block.insert(key, generation));
+        block.keys.retain(|_, last| *last + life > generation);
+        block.check(generation);
+    }
+}
+
+#[test]
+fn a_block_that_chance_has_overfilled_for_a_window_recovers_at_the_planned_load() {
+    let shape = Shape { slots: 4, bits: 13, generations: 14, bytes: 8 };
+    let life = u64::from(shape.generations) + 1;
+    for (load, is_whole) in [(0.975, false), (0.99, true), (3.0, true)] {
+        let mut block = Modelled::<u64>::new(shape, 3144).closing_blocks();
+        new_keys(&mut block, 0.9466, 0..life);
+        let mut whole = 0;
+        for window in 1..4 {
+            let load = if window == 1 { load } else { 0.9466 };
+            new_keys(&mut block, load, window * life..(window + 1) * life);
+            whole = whole.max(block.block().own(WHOLE));
+        }
+        assert_eq!(whole > 0, is_whole, "{load}");
+        new_keys(&mut block, 0.9466, 4 * life..8 * life);
+        let own = |word| block.block().own(word);
+        assert!(own(WHOLE) == 0 && own(CLOSED) < 3144 / 200, "{load}: {} closed", own(CLOSED));
+        block.check_rules();
+    }
 }
 
 #[test]
