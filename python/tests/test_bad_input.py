@@ -271,6 +271,29 @@ def test_a_filter_of_other_parameters_is_a_mismatch(path: str) -> None:
         ebbtide.open(path, ebbtide.Bloom(1000), create=True)
 
 
+def test_a_path_is_taken_as_the_system_takes_it_and_an_empty_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "real" / "inner").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "inner")
+    monkeypatch.chdir(tmp_path)
+    # The parent of the directory behind the link, and not that of the link.
+    for path in ("link/../seen", tmp_path / "link" / ".." / "seen"):
+        with ebbtide.open(path, ebbtide.Bloom(1000)) as seen:
+            assert os.path.isabs(seen.path)
+            assert (tmp_path / "real" / "seen" / "meta").exists()
+        assert ebbtide.verify(path).sound
+    assert not (tmp_path / "seen").exists()
+    monkeypatch.chdir(tmp_path / "real" / "seen")
+    for empty in ("", b""):
+        with pytest.raises(ValueError, match="empty"):
+            ebbtide.open(empty)
+        with pytest.raises(ValueError, match="empty"):
+            ebbtide.verify(empty)
+    with pytest.raises(ValueError, match="empty"):
+        ebbtide.open(".", image="")
+
+
 def test_a_closed_filter_raises_closed_which_is_a_value_error(path: str) -> None:
     seen = ebbtide.open(path, ebbtide.Bloom(1000))
     seen.close()
