@@ -294,6 +294,13 @@ def test_a_path_is_taken_as_the_system_takes_it_and_an_empty_one_is_refused(
         ebbtide.open(".", image="")
 
 
+def test_an_error_that_the_engine_has_found_out_itself_has_a_number(path: str) -> None:
+    # More than any disk has room for.
+    with pytest.raises(ebbtide.FullDisk) as caught:
+        ebbtide.open(path, ebbtide.Bloom(10**12))
+    assert caught.value.errno == errno.ENOSPC and caught.value.filename
+
+
 def test_a_closed_filter_raises_closed_which_is_a_value_error(path: str) -> None:
     seen = ebbtide.open(path, ebbtide.Bloom(1000))
     seen.close()
