@@ -312,6 +312,10 @@ def test_a_closed_filter_raises_closed_which_is_a_value_error(path: str) -> None
         lambda: "a" in seen,
         lambda: seen.insert_all(["a"]),
         lambda: seen.contains_all(["a"]),
+        lambda: seen.insert_all([]),
+        lambda: seen.check_and_insert_all([]),
+        lambda: seen.contains_all([]),
+        lambda: seen.estimate_all([]),
         seen.stat,
         seen.digest,
         seen.sync,
@@ -320,11 +324,20 @@ def test_a_closed_filter_raises_closed_which_is_a_value_error(path: str) -> None
         seen.__enter__,
         lambda: pickle.dumps(seen),
         lambda: list(seen.only_new(["a"])),
+        lambda: list(seen.only_new([])),
     ]
     for call in calls:
         with pytest.raises(ebbtide.Closed) as caught:
             call()
         assert isinstance(caught.value, ValueError) and caught.value.name == "closed"
+
+    def interrupted() -> Iterator[str]:
+        yield from keys
+        raise KeyboardInterrupt
+
+    for keys in ((), ("a",)):
+        with pytest.raises(KeyboardInterrupt):
+            list(seen.only_new(interrupted()))
 
 
 def test_iterables_that_close_the_filter_raise_or_use_it_are_survived(path: str) -> None:
