@@ -199,6 +199,10 @@ def test_wrong_settings_of_calls_are_refused(path: str) -> None:
             (ebbtide.Unsupported, lambda: counts.age("a")),
             (ebbtide.Unsupported, lambda: counts.frequency("a")),
             (ebbtide.Unsupported, lambda: counts.seen_within("a", 5)),
+            (ebbtide.Unsupported, lambda: counts.seen_within("a", "10m")),
+            (ebbtide.Unsupported, lambda: counts.seen_within("a", None)),  # type: ignore[arg-type]
+            (ebbtide.Unsupported, lambda: counts.distinct_within("10m")),
+            (ebbtide.Unsupported, lambda: counts.distinct_within(5)),
             (ValueError, lambda: counts.insert_up_to("a", float("nan"))),
             (TypeError, lambda: counts.insert_up_to("a", "5")),  # type: ignore[arg-type]
             (ValueError, lambda: list(counts.only_new(["a"], batch=0))),
