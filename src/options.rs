@@ -171,6 +171,15 @@ impl Keep {
         let more = u64::from(time.subsec_nanos() > 0);
         Self::For(Duration::from_secs(time.as_secs().saturating_add(more)))
     }
+
+    /// Reads what `Display` writes, also that of versions that wrote sizes without a unit.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        if text == "nothing" {
+            return Some(Self::Nothing);
+        }
+        let time = parse_duration(text).map(Self::For);
+        time.or_else(|_| parse_size(text).map(Self::Bytes)).ok()
+    }
 }
 
 impl fmt::Display for Keep {
@@ -178,7 +187,7 @@ impl fmt::Display for Keep {
         match self.in_seconds() {
             Self::Nothing => f.write_str("nothing"),
             Self::For(time) => write!(f, "{}s", time.as_secs()),
-            Self::Bytes(bytes) => write!(f, "{bytes}"),
+            Self::Bytes(bytes) => write!(f, "{bytes}B"),
         }
     }
 }
@@ -186,7 +195,9 @@ impl fmt::Display for Keep {
 impl FromStr for Keep {
     type Err = Error;
 
-    /// Reads `nothing`, a time (`24h`, `7d`) or a size (`10GiB`).
+    /// Reads `nothing`, a time (`24h`, `7d`) or a size (`10GiB`). A number alone is refused,
+    /// because a unit was most likely forgotten, and so is a time or a size of zero, because no
+    /// log at all has a word: a mistake removes the past.
     ///
     /// ```
     /// use ebbtide::Keep;
@@ -194,18 +205,24 @@ impl FromStr for Keep {
     /// assert_eq!("24h".parse::<Keep>()?, Keep::For(Duration::from_secs(86_400)));
     /// assert_eq!("10GiB".parse::<Keep>()?, Keep::Bytes(10 << 30));
     /// assert_eq!("nothing".parse::<Keep>()?, Keep::Nothing);
+    /// assert!("24".parse::<Keep>().is_err() && "0s".parse::<Keep>().is_err());
     /// # Ok::<(), ebbtide::Error>(())
     /// ```
     fn from_str(text: &str) -> Result<Self> {
-        if text == "nothing" {
-            return Ok(Self::Nothing);
+        let wrong = |expected: String| Err(Error::parameter("keep-log", expected, text));
+        let without_unit = text.bytes().all(|byte| byte.is_ascii_digit() || b"._".contains(&byte));
+        if without_unit && !text.is_empty() {
+            return wrong(format!(
+                "a unit after {text}: a time such as {text}h, a size such as {text}GiB, or nothing"
+            ));
         }
-        parse_duration(text).map(Self::For).or_else(|_| parse_size(text).map(Self::Bytes)).map_err(
-            |_| {
-                let expected = "nothing, a time such as 24h, or a size such as 10GiB";
-                Error::parameter("keep-log", expected, text)
-            },
-        )
+        match Self::read(text) {
+            Some(Self::For(Duration::ZERO) | Self::Bytes(0)) => {
+                wrong("more than zero, or nothing, which keeps no log".to_owned())
+            }
+            Some(keep) => Ok(keep),
+            None => wrong("nothing, a time such as 24h, or a size such as 10GiB".to_owned()),
+        }
     }
 }
 

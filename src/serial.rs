@@ -33,7 +33,10 @@ impl Serialize for Keep {
 
 impl<'de> Deserialize<'de> for Keep {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        read(from)
+        let text = String::deserialize(from)?;
+        Self::read(&text).ok_or_else(|| {
+            D::Error::custom(format_args!("expected how much log is kept, found {text:?}"))
+        })
     }
 }
 

@@ -24,7 +24,7 @@
 /**
  * Settings of a call without any: struct ebbtide_call call = EBBTIDE_CALL_INIT;
  */
-#define EBBTIDE_CALL_INIT { sizeof(struct ebbtide_call), 0, 0, 0, 0, 0.0 }
+#define EBBTIDE_CALL_INIT { sizeof(struct ebbtide_call), 0, 0, 0, 0, 0.0, 0 }
 
 
 /**
@@ -117,8 +117,9 @@
 #define EBBTIDE_UNSUPPORTED 17
 
 /**
- * The call would have to wait, and has the flag EBBTIDE_WITHOUT_WAITING. Nothing has happened; of
- * a call with several keys, those before the one that would wait are inserted.
+ * The call would have to wait, and has the flag EBBTIDE_WITHOUT_WAITING, or longer than wait_us
+ * says. Nothing has happened; of a call with several keys, those before the one that would wait
+ * are inserted.
  */
 #define EBBTIDE_WOULD_WAIT 18
 
@@ -387,6 +388,14 @@ struct ebbtide_call {
      * importance.
      */
     double weight;
+    /**
+     * How long the call waits at most for a live owner of a lock that it needs, such as a stopped
+     * process, in microseconds, and at least 10000; then it fails with EBBTIDE_WOULD_WAIT, and
+     * nothing has happened. 0, and programs built without this member: as long as it takes. It
+     * waits as long as it takes for what makes progress, such as a sync. Not together with
+     * EBBTIDE_WITHOUT_WAITING.
+     */
+    uint64_t wait_us;
 };
 
 /**

@@ -17,6 +17,7 @@
 
 #include "ebbtide.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -233,6 +234,14 @@ public:
     // Throws Code::would_wait where the call would have to wait; nothing has happened then.
     Call &without_waiting() noexcept {
         call_.flags |= EBBTIDE_WITHOUT_WAITING;
+        return *this;
+    }
+    // Throws Code::would_wait once the call has waited this long, and at least 10 ms, for a live
+    // owner of a lock, such as a stopped process; nothing has happened then. It waits as long as it
+    // takes for what makes progress, such as a sync.
+    Call &waiting_at_most(std::chrono::microseconds limit) {
+        // 0 is no limit.
+        call_.wait_us = std::max<std::uint64_t>(detail::positive(limit, "waiting_at_most"), 1);
         return *this;
     }
     // The call returns when its records are on the disk.
@@ -515,7 +524,8 @@ class Batch;
 
 // The answer of Filter::claim. One that is held (`if (claim)`) is released by its destructor,
 // unless it was confirmed, detached or moved: so a handler that returns early or throws leaves the
-// key free for the next attempt. It must not outlive its filter.
+// key free for the next attempt. For a stopped process that waits a second at most: then the claim
+// ends with its lease. It must not outlive its filter.
 class Claim {
 public:
     Claim(Claim &&other) noexcept { *this = std::move(other); }
@@ -595,7 +605,10 @@ private:
 
     void drop() noexcept {
         if (filter_ == nullptr) return;
-        ebbtide_release(filter_, key_.data(), key_.size(), token_, nullptr, nullptr);
+        // If this fails, the claim ends with its lease.
+        ebbtide_call call = EBBTIDE_CALL_INIT;
+        call.wait_us = 1000000;
+        ebbtide_release(filter_, key_.data(), key_.size(), token_, &call, nullptr);
         filter_ = nullptr;
     }
 

@@ -56,6 +56,12 @@ pub struct Settings {
     /// the count, a whole number from 1 to 1099511562240; for kinds with importances it is the
     /// importance.
     pub weight: f64,
+    /// How long the call waits at most for a live owner of a lock that it needs, such as a stopped
+    /// process, in microseconds, and at least 10000; then it fails with EBBTIDE_WOULD_WAIT, and
+    /// nothing has happened. 0, and programs built without this member: as long as it takes. It
+    /// waits as long as it takes for what makes progress, such as a sync. Not together with
+    /// EBBTIDE_WITHOUT_WAITING.
+    pub wait_us: u64,
 }
 
 impl Settings {
@@ -85,6 +91,11 @@ impl Settings {
         }
         if self.interval_us != 0 && self.durability != EBBTIDE_DURABILITY_INTERVAL {
             return without("interval_us", "the durability EBBTIDE_DURABILITY_INTERVAL");
+        }
+        if self.wait_us != 0 && self.has(EBBTIDE_WITHOUT_WAITING) {
+            return Err(Failure::argument(
+                "wait_us of the call is set together with the flag EBBTIDE_WITHOUT_WAITING",
+            ));
         }
         self.durability().map(|_| ())
     }
@@ -139,6 +150,9 @@ pub fn query<'a, H: Handle>(mut call: Call<'a, H>, settings: Option<&Settings>) 
     }
     if settings.has(EBBTIDE_WITHOUT_WAITING) {
         call = call.without_waiting();
+    }
+    if settings.wait_us != 0 {
+        call = call.waiting_at_most(Duration::from_micros(settings.wait_us));
     }
     call
 }

@@ -42,8 +42,9 @@ pub const EBBTIDE_POISONED: c_int = 15;
 pub const EBBTIDE_TIME_AHEAD: c_int = 16;
 /// The filter's kind, or the handle (one from ebbtide_reader_open), does not have this operation.
 pub const EBBTIDE_UNSUPPORTED: c_int = 17;
-/// The call would have to wait, and has the flag EBBTIDE_WITHOUT_WAITING. Nothing has happened; of
-/// a call with several keys, those before the one that would wait are inserted.
+/// The call would have to wait, and has the flag EBBTIDE_WITHOUT_WAITING, or longer than wait_us
+/// says. Nothing has happened; of a call with several keys, those before the one that would wait
+/// are inserted.
 pub const EBBTIDE_WOULD_WAIT: c_int = 18;
 /// A record does not continue a filter in memory. No function of this library returns it.
 pub const EBBTIDE_DIVERGED: c_int = 19;

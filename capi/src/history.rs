@@ -1,13 +1,11 @@
 //! Moments of a filter's past, and the reading of its log, one operation after the other.
 
 use crate::answer::Answer;
-use crate::codes::EBBTIDE_FORKED;
 use crate::failure::{Failure, Result};
 use engine::Timestamp;
 use engine::history::{At, Change, Commit, History, Operation};
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
-use std::process;
+use std::path::Path;
 use std::time::Duration;
 
 /// A moment of a filter's past: after the record with the LSN in number.
@@ -183,9 +181,6 @@ pub fn micros(duration: Duration) -> u64 {
 #[derive(Debug)]
 pub struct Log {
     history: History,
-    path: PathBuf,
-    /// The process that has opened it: in a forked child the log is not mapped.
-    process: u32,
     /// The LSN of the first operation of the commit that is being returned.
     begun: u64,
     /// The rest of that commit.
@@ -215,13 +210,13 @@ impl Log {
         };
         let is_durable = flags & EBBTIDE_WITH_UNDURABLE == 0;
         let history = if is_durable { history } else { history.with_undurable() };
-        let (path, process) = (path.to_path_buf(), process::id());
-        Ok(Self { history, path, process, begun: 0, left: VecDeque::new() })
+        Ok(Self { history, begun: 0, left: VecDeque::new() })
     }
 
     /// Returns the next operation, if there is one within this time.
     pub fn next(&mut self, wait: Option<Duration>) -> Result<Option<Logged>> {
-        self.check_process()?;
+        // Also before the rest of a commit is returned.
+        self.history.check_process()?;
         if let Some(next) = self.left.pop_front() {
             return Ok(Some(next));
         }
@@ -241,16 +236,5 @@ impl Log {
     /// Returns the LSN at which reading continues: every commit below it was returned as a whole.
     pub fn position(&self) -> u64 {
         if self.left.is_empty() { self.history.next_lsn() } else { self.begun }
-    }
-
-    fn check_process(&self) -> Result<()> {
-        if self.process == process::id() {
-            return Ok(());
-        }
-        let path = self.path.display();
-        Err(Failure::new(
-            EBBTIDE_FORKED,
-            format!("the history of {path} was opened before a fork; open it again in the child"),
-        ))
     }
 }

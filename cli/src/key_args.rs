@@ -21,27 +21,13 @@ pub const WRITING: &str = "Writing";
 /// The values of `--keep-log`.
 pub const KEEPS: &str = "24h|10GiB|nothing";
 
-/// Parses how much log is kept. A number alone is refused, because a unit was most likely
-/// forgotten, and no log at all has a word: a mistake removes the past.
+/// Parses how much log is kept.
 pub fn parse_keep(text: &str) -> std::result::Result<Keep, String> {
-    let without_unit = text.bytes().all(|byte| byte.is_ascii_digit() || b"._".contains(&byte));
-    if without_unit && !text.is_empty() {
-        return Err(format!(
-            "expected a unit after {text}: a time such as {text}h, a size such as {text}GiB, or \
-             nothing"
-        ));
-    }
-    match text.parse() {
-        Ok(Keep::For(time)) if time.is_zero() => Err(NO_LOG.to_owned()),
-        Ok(Keep::Bytes(0)) => Err(NO_LOG.to_owned()),
-        kept => kept.map_err(|error: Error| match error {
-            Error::Parameter { expected, .. } => format!("expected {expected}"),
-            other => other.to_string(),
-        }),
-    }
+    text.parse().map_err(|error: Error| match error {
+        Error::Parameter { expected, .. } => format!("expected {expected}"),
+        other => other.to_string(),
+    })
 }
-
-const NO_LOG: &str = "expected more than zero, or nothing, which keeps no log";
 
 /// The event that starts the window of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

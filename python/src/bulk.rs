@@ -134,6 +134,10 @@ impl<'py> Keys<'py> {
 
     /// Returns the keys of an array: byte strings, text, or objects.
     fn of_array(keys: &Bound<'py, PyAny>, view: &Bound<'py, PyMemoryView>) -> PyResult<Self> {
+        if view.getattr("ndim")?.extract::<usize>()? == 1 && view.len()? == 0 {
+            // No keys, whatever they would be: numpy's empty array is one of numbers.
+            return Ok(Self::Objects(PyTuple::empty(keys.py()).try_iter()?));
+        }
         let format: String = view.getattr("format")?.extract()?;
         match format.strip_suffix('s') {
             Some(width) if width.bytes().all(|digit| digit.is_ascii_digit()) => {
@@ -201,6 +205,7 @@ pub fn insert_all<'py>(
     keys: &Bound<'py, PyAny>,
     settings: Settings,
 ) -> PyResult<usize> {
+    slot.check_open(py)?;
     let mut inserted = 0;
     Keys::new(keys)?.in_slices(py, |keys| {
         let mut written = 0;
@@ -224,6 +229,7 @@ pub fn check_and_insert_all<'py>(
     settings: Settings,
     mut answered: impl FnMut(&[Checked]),
 ) -> PyResult<()> {
+    slot.check_open(py)?;
     let mut answers = Vec::new();
     Keys::new(keys)?.in_slices(py, |keys| {
         answers.clear();

@@ -5,6 +5,8 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
+use rustix::io::Errno;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 /// The function `ebbtide._errors.make`.
@@ -41,7 +43,7 @@ fn attributes<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyDict
     match error {
         Error::Io { path, source, .. } => {
             all.set_item("filename", path.as_os_str())?;
-            all.set_item("errno", source.raw_os_error())?;
+            all.set_item("errno", errno(source))?;
         }
         Error::Damaged { path: file, offset, expected, found, remedy } => {
             path(file)?;
@@ -101,6 +103,26 @@ fn attributes<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyDict
         _ => {}
     }
     Ok(all)
+}
+
+/// Returns the number of an error of the system, also of one that the engine has found out itself,
+/// such as a disk without room for a file that it was going to write.
+fn errno(error: &io::Error) -> Option<i32> {
+    error.raw_os_error().or_else(|| {
+        let number = match error.kind() {
+            ErrorKind::StorageFull => Errno::NOSPC,
+            ErrorKind::QuotaExceeded => Errno::DQUOT,
+            ErrorKind::OutOfMemory => Errno::NOMEM,
+            ErrorKind::PermissionDenied => Errno::ACCESS,
+            ErrorKind::NotADirectory => Errno::NOTDIR,
+            ErrorKind::NotFound => Errno::NOENT,
+            ErrorKind::TimedOut => Errno::TIMEDOUT,
+            ErrorKind::Unsupported => Errno::OPNOTSUPP,
+            ErrorKind::InvalidInput => Errno::INVAL,
+            _ => return None,
+        };
+        Some(number.raw_os_error())
+    })
 }
 
 /// Returns the error for a value of the wrong type.

@@ -322,6 +322,7 @@ impl PyFilter {
         keys: &Bound<'py, PyAny>,
         time: Argument<'_, '_>,
     ) -> PyResult<Bound<'py, PyBytes>> {
+        self.slot.check_open(py)?;
         let (asked, mut answers) = (Asked::new(time)?, Vec::new());
         Keys::new(keys)?.in_slices(py, |keys| {
             let contained =
@@ -455,6 +456,7 @@ impl PyFilter {
         keys: &Bound<'py, PyAny>,
         time: Argument<'_, '_>,
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        self.slot.check_open(py)?;
         let (asked, mut all) = (Asked::new(time)?, Vec::new());
         Keys::new(keys)?.in_slices(py, |keys| {
             let counts =

@@ -8,7 +8,7 @@ use ebbtide::history::{self, Share, Unlogged};
 use ebbtide::{Any, Error, Filter, Options, Spec, inspect, units};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 fn raise<T>(py: Python<'_>, result: ebbtide::Result<T>) -> PyResult<T> {
     result.map_err(|error| raised(py, error))
@@ -42,29 +42,9 @@ pub fn open_filter(
         (None, _) => py.detach(|| Filter::<Any>::open(&path, options.clone())),
         (Some(spec), Some(true)) => py.detach(|| Filter::create(&path, spec, options.clone())),
         (Some(spec), None) => py.detach(|| Filter::open_or_create(&path, spec, options.clone())),
-        (Some(spec), Some(false)) => py.detach(|| open_same(&path, &spec, options.clone())),
+        (Some(spec), Some(false)) => py.detach(|| Filter::open_as(&path, spec, options.clone())),
     };
     Ok(PyFilter::of(raise(py, opened)?, path, (options, text), reopen_after_fork))
-}
-
-/// Opens an existing filter that must match a spec. Only parameters that the spec names are
-/// compared, as the engine does.
-fn open_same(path: &Path, spec: &Any, options: Options) -> ebbtide::Result<Filter> {
-    let wanted = spec.kind()?.parameters();
-    let filter = Filter::<Any>::open(path, options)?;
-    let found = filter.parameters();
-    let of_kind = (filter.kind() != spec.name()).then(|| ("kind", spec.name(), filter.kind()));
-    let differs = of_kind.or_else(|| {
-        let named = spec.parameters().iter().map(|(name, _)| {
-            let [wanted, found] = [&wanted, &found].map(|all| all.get(name).unwrap_or("nothing"));
-            (name, wanted, found)
-        });
-        named.into_iter().find(|(_, wanted, found)| wanted != found)
-    });
-    let Some((what, expected, found)) = differs else { return Ok(filter) };
-    let [what, expected, found] = [what, expected, found].map(str::to_owned);
-    filter.close()?;
-    Err(Error::Mismatch { path: path.to_owned(), what, expected, found })
 }
 
 /// Opens an existing filter again, with the options of an object that was pickled.

@@ -7,7 +7,7 @@ use crate::keys::bytes_of;
 use crate::settings::Argument;
 use crate::slot::PATIENCE;
 use crate::times;
-use ebbtide::history::{Commit, History, Share};
+use ebbtide::history::{Commit, Guard, History, Share};
 use ebbtide::{Any, Error, Filter};
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -24,9 +24,8 @@ pub struct PyHistory {
     /// Locked only without the interpreter's lock.
     history: Mutex<History>,
     path: PathBuf,
-    /// The process that has opened it. A forked child may inherit the lock while a thread that it
-    /// does not have holds it.
-    process: u32,
+    /// A forked child may inherit the lock while a thread that it does not have holds it.
+    guard: Guard,
 }
 
 #[pymethods]
@@ -81,7 +80,7 @@ impl PyHistory {
         py: Python<'_>,
         read: impl FnOnce(&mut History) -> ebbtide::Result<T> + Send,
     ) -> PyResult<T> {
-        if std::process::id() != self.process {
+        if self.guard.is_foreign() {
             return Err(raised(py, Error::Forked { path: self.path.clone() }));
         }
         let read = || read(&mut self.history.lock().unwrap_or_else(PoisonError::into_inner));
@@ -107,7 +106,7 @@ pub fn history(
         Ok(if durable { history } else { history.with_undurable() })
     };
     let history = py.detach(open).map_err(|error| raised(py, error))?;
-    Ok(PyHistory { history: Mutex::new(history), path, process: std::process::id() })
+    Ok(PyHistory { history: Mutex::new(history), path, guard: Guard::new() })
 }
 
 /// Returns the hash by which the log names a key; `Filter.key_hash` calls it.

@@ -5,7 +5,7 @@ use crate::keys::bytes_of;
 use crate::settings::{Argument, Asked};
 use crate::slot::{Opens, Slot};
 use crate::times;
-use ebbtide::Call;
+use ebbtide::{Call, Within};
 use pyo3::prelude::*;
 
 /// Returns how long ago a key was seen, at least.
@@ -32,12 +32,14 @@ pub fn seen_within<H: Opens>(
     time: Argument<'_, '_>,
 ) -> PyResult<bool> {
     let (key, asked) = (bytes_of(key)?, Asked::new(time)?);
-    let within = times::within(within, slot.is_time(py)?)?;
-    slot.quick(
-        py,
-        |handle| asked.quick(handle.asks()).seen_within(&key, within),
-        |handle| asked.patient(handle.asks()).seen_within(&key, within),
-    )
+    let ask = |within| {
+        slot.quick(
+            py,
+            |handle| asked.quick(handle.asks()).seen_within(&key, within),
+            |handle| asked.patient(handle.asks()).seen_within(&key, within),
+        )
+    };
+    reaching(slot, within, ask)
 }
 
 /// Returns how many distinct keys are in the window or in a part of it. The interpreter's lock is
@@ -49,12 +51,34 @@ pub fn distinct<'py, H: Opens>(
     time: Argument<'_, '_>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let asked = Asked::new(time)?;
-    let within = within.map(|within| times::within(within, slot.is_time(py)?)).transpose()?;
-    let answer = slot.patient(py, |handle| {
-        let call = asked.patient(handle.asks());
-        within.map_or_else(|| call.distinct(), |within| call.distinct_within(within))
-    })?;
-    answers::cardinality(py, answer)
+    let ask = |within: Option<Within>| {
+        slot.patient(py, |handle| {
+            let call = asked.patient(handle.asks());
+            within.map_or_else(|| call.distinct(), |within| call.distinct_within(within))
+        })
+    };
+    let answer = match within {
+        Some(within) => reaching(slot, within, |within| ask(Some(within))),
+        None => ask(None),
+    };
+    answers::cardinality(py, answer?)
+}
+
+/// Asks how far back a question reaches, in the unit of the window. If that is none, the engine
+/// decides first whether the kind answers such a question at all.
+fn reaching<H: Opens, T>(
+    slot: &Slot<H>,
+    within: &Bound<'_, PyAny>,
+    ask: impl Fn(Within) -> PyResult<T>,
+) -> PyResult<T> {
+    let is_time = slot.is_time(within.py())?;
+    match times::within(within, is_time) {
+        Ok(within) => ask(within),
+        Err(wrong) => {
+            ask(if is_time { Within::micros(1) } else { Within::Items(1) })?;
+            Err(wrong)
+        }
+    }
 }
 
 /// Returns how often a key was inserted, or is in each epoch.

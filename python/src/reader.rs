@@ -97,6 +97,7 @@ impl PyReader {
         keys: &Bound<'py, PyAny>,
         time: Argument<'_, '_>,
     ) -> PyResult<Bound<'py, PyBytes>> {
+        self.slot.check_open(py)?;
         let (asked, mut answers) = (Asked::new(time)?, Vec::new());
         Keys::new(keys)?.in_slices(py, |keys| {
             let contained =
@@ -230,6 +231,7 @@ impl PyReader {
         keys: &Bound<'py, PyAny>,
         time: Argument<'_, '_>,
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        self.slot.check_open(py)?;
         let (asked, mut all) = (Asked::new(time)?, Vec::new());
         Keys::new(keys)?.in_slices(py, |keys| {
             let counts =

@@ -6,14 +6,13 @@
 //! module that a fork could leave held.
 
 use crate::errors::raised;
-use arc_swap::ArcSwapOption;
-use ebbtide::history::At;
+use arc_swap::{ArcSwap, ArcSwapOption};
+use ebbtide::history::{At, Guard};
 use ebbtide::{Any, Call, Error, Filter, Handle, Options, Parameters, Reader};
 use pyo3::exceptions::{PyResourceWarning, PyTypeError};
 use pyo3::prelude::*;
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -91,8 +90,8 @@ pub struct Slot<H: Opens> {
     /// The options as text, to open the filter in another process.
     options_text: String,
     reopen_after_fork: bool,
-    /// The process that has opened the handle.
-    process: AtomicU32,
+    /// That of the process that has opened the handle.
+    guard: ArcSwap<Guard>,
     /// The kind and the parameters when the handle was closed.
     last: OnceLock<(&'static str, Parameters)>,
 }
@@ -106,9 +105,9 @@ impl<H: Opens> Slot<H> {
         reopen_after_fork: bool,
     ) -> Self {
         let handle = ArcSwapOption::from_pointee(handle);
-        let process = AtomicU32::new(std::process::id());
+        let guard = ArcSwap::from_pointee(Guard::new());
         let last = OnceLock::new();
-        Self { handle, path, what, options, options_text, reopen_after_fork, process, last }
+        Self { handle, path, what, options, options_text, reopen_after_fork, guard, last }
     }
 
     /// Returns the kind and its parameters, of a closed handle the last. Without the interpreter's
@@ -242,8 +241,7 @@ impl<H: Opens> Slot<H> {
             // Another thread was faster, or has closed the object meanwhile.
             py.detach(|| new.close()).map_err(|error| raised(py, error))?;
         }
-        // Relaxed: read again only when the object is dropped.
-        self.process.store(std::process::id(), Ordering::Relaxed);
+        self.guard.store(Arc::new(Guard::new()));
         Ok(())
     }
 
@@ -264,9 +262,7 @@ impl<H: Opens> Slot<H> {
 /// Warns, as files do, that an object is dropped which was not closed, and closes it. One that was
 /// inherited by a forked child and never used there is not the child's to close.
 pub fn warn_unclosed<H: Opens>(slot: &Slot<H>, class: &str) {
-    // Relaxed: the object is used by this thread only.
-    let is_ours = slot.process.load(Ordering::Relaxed) == std::process::id();
-    if slot.is_closed() || !is_ours {
+    if slot.is_closed() || slot.guard.load().is_foreign() {
         return;
     }
     // Without an interpreter, as after its end, dropping the handle closes the filter.

@@ -199,6 +199,10 @@ def test_wrong_settings_of_calls_are_refused(path: str) -> None:
             (ebbtide.Unsupported, lambda: counts.age("a")),
             (ebbtide.Unsupported, lambda: counts.frequency("a")),
             (ebbtide.Unsupported, lambda: counts.seen_within("a", 5)),
+            (ebbtide.Unsupported, lambda: counts.seen_within("a", "10m")),
+            (ebbtide.Unsupported, lambda: counts.seen_within("a", None)),  # type: ignore[arg-type]
+            (ebbtide.Unsupported, lambda: counts.distinct_within("10m")),
+            (ebbtide.Unsupported, lambda: counts.distinct_within(5)),
             (ValueError, lambda: counts.insert_up_to("a", float("nan"))),
             (TypeError, lambda: counts.insert_up_to("a", "5")),  # type: ignore[arg-type]
             (ValueError, lambda: list(counts.only_new(["a"], batch=0))),
@@ -271,6 +275,36 @@ def test_a_filter_of_other_parameters_is_a_mismatch(path: str) -> None:
         ebbtide.open(path, ebbtide.Bloom(1000), create=True)
 
 
+def test_a_path_is_taken_as_the_system_takes_it_and_an_empty_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "real" / "inner").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "inner")
+    monkeypatch.chdir(tmp_path)
+    # The parent of the directory behind the link, and not that of the link.
+    for path in ("link/../seen", tmp_path / "link" / ".." / "seen"):
+        with ebbtide.open(path, ebbtide.Bloom(1000)) as seen:
+            assert os.path.isabs(seen.path)
+            assert (tmp_path / "real" / "seen" / "meta").exists()
+        assert ebbtide.verify(path).sound
+    assert not (tmp_path / "seen").exists()
+    monkeypatch.chdir(tmp_path / "real" / "seen")
+    for empty in ("", b""):
+        with pytest.raises(ValueError, match="empty"):
+            ebbtide.open(empty)
+        with pytest.raises(ValueError, match="empty"):
+            ebbtide.verify(empty)
+    with pytest.raises(ValueError, match="empty"):
+        ebbtide.open(".", image="")
+
+
+def test_an_error_that_the_engine_has_found_out_itself_has_a_number(path: str) -> None:
+    # More than any disk has room for.
+    with pytest.raises(ebbtide.FullDisk) as caught:
+        ebbtide.open(path, ebbtide.Bloom(10**12))
+    assert caught.value.errno == errno.ENOSPC and caught.value.filename
+
+
 def test_a_closed_filter_raises_closed_which_is_a_value_error(path: str) -> None:
     seen = ebbtide.open(path, ebbtide.Bloom(1000))
     seen.close()
@@ -282,6 +316,10 @@ def test_a_closed_filter_raises_closed_which_is_a_value_error(path: str) -> None
         lambda: "a" in seen,
         lambda: seen.insert_all(["a"]),
         lambda: seen.contains_all(["a"]),
+        lambda: seen.insert_all([]),
+        lambda: seen.check_and_insert_all([]),
+        lambda: seen.contains_all([]),
+        lambda: seen.estimate_all([]),
         seen.stat,
         seen.digest,
         seen.sync,
@@ -290,11 +328,20 @@ def test_a_closed_filter_raises_closed_which_is_a_value_error(path: str) -> None
         seen.__enter__,
         lambda: pickle.dumps(seen),
         lambda: list(seen.only_new(["a"])),
+        lambda: list(seen.only_new([])),
     ]
     for call in calls:
         with pytest.raises(ebbtide.Closed) as caught:
             call()
         assert isinstance(caught.value, ValueError) and caught.value.name == "closed"
+
+    def interrupted() -> Iterator[str]:
+        yield from keys
+        raise KeyboardInterrupt
+
+    for keys in ((), ("a",)):
+        with pytest.raises(KeyboardInterrupt):
+            list(seen.only_new(interrupted()))
 
 
 def test_iterables_that_close_the_filter_raise_or_use_it_are_survived(path: str) -> None:

@@ -86,7 +86,9 @@ def test_statistics_say_what_is_kept(past: tuple[str, list[tuple[str, int]]]) ->
     assert stat.kept_log_for is None or stat.kept_log_for >= timedelta(0)
 
 
-@pytest.mark.parametrize("keep", ["much", "", "-1h", timedelta(days=-1)])
+@pytest.mark.parametrize(
+    "keep", ["much", "", "-1h", timedelta(days=-1), "24", "0", "0s", timedelta(0)]
+)
 def test_an_amount_of_log_that_is_none_is_refused(path: str, keep: timedelta | str) -> None:
     with pytest.raises(ebbtide.BadParameter, match="keep.log"):
         ebbtide.open(path, ebbtide.Bloom(1000), keep_log=keep)
@@ -94,6 +96,20 @@ def test_an_amount_of_log_that_is_none_is_refused(path: str, keep: timedelta | s
         with pytest.raises(TypeError, match="keep_log"):
             ebbtide.open(path, ebbtide.Bloom(1000), keep_log=wrong)  # type: ignore[arg-type]
     assert not os.path.exists(path)
+
+
+def test_what_is_kept_survives_an_opening_that_is_refused_for_its_spec(
+    past: tuple[str, list[tuple[str, int]]],
+) -> None:
+    path, moments = past
+    for create in (None, False):
+        with pytest.raises(ebbtide.Mismatch) as caught:
+            ebbtide.open(path, ebbtide.Fingerprint(last=5), create=create, keep_log="nothing")
+        assert (caught.value.what, caught.value.expected) == ("window-items", "5")
+        assert caught.value.found == "10000"
+    with ebbtide.Reader(path) as reader:
+        assert reader.stat().keep_log == "1073741824B"
+    assert ebbtide.Reader(path, at=moments[0][0]).digest().inserts == moments[0][1]
 
 
 def test_a_reader_as_of_a_moment_answers_as_the_filter_did_then(

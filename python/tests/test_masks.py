@@ -116,3 +116,15 @@ def test_the_package_does_without_numpy(tmp_path: Any) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == 2 * "ModuleNotFoundError\n"
+
+
+def test_an_array_without_items_is_no_keys_whatever_its_type(seen: ebbtide.Filter) -> None:
+    for dtype in ("float64", "int64", "U3", "S0", "object", "datetime64[s]"):
+        keys = numpy.array([], dtype=dtype)
+        assert seen.new_mask(keys).tolist() == [] == seen.contains_mask(keys).tolist(), dtype
+        assert seen.insert_all(keys) == 0
+    assert seen.insert_all(memoryview(b"")) == 0
+    with pytest.raises(TypeError, match="neither bytes nor text"):
+        seen.new_mask(numpy.array([1.5]))
+    with pytest.raises(TypeError, match="neither bytes nor text"):
+        seen.new_mask(numpy.zeros((0, 3)))

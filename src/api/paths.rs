@@ -49,21 +49,41 @@ impl<K: Spec> Filter<K> {
         Self::open_on(Arc::new(disk), options)
     }
 
+    /// Opens a filter that exists and matches `spec`. One that is refused stays as it is, with all
+    /// that it keeps of its log.
+    ///
+    /// ```
+    /// use ebbtide::{Any, Error, Filter, Options};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("seen");
+    /// let [small, large] = ["bloom capacity=1000", "bloom capacity=5000"].map(str::parse::<Any>);
+    /// let (small, large) = (small?, large?);
+    /// Filter::create(&dir, small.clone(), Options::new())?.close()?;
+    /// let refused = Filter::open_as(&dir, large, Options::new());
+    /// assert!(matches!(refused, Err(Error::Mismatch { .. })));
+    /// Filter::open_as(&dir, small, Options::new())?.close()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Filter::open`]; [`Error::Mismatch`] if it differs in a parameter that `spec` names, and
+    /// [`Error::Parameter`] for parameters that no filter has.
+    pub fn open_as(dir: impl AsRef<Path>, spec: K, options: Options) -> Result<Self> {
+        // Impossible parameters are reported before anything is opened.
+        let wanted = spec.kind()?.parameters();
+        Self::open_same(dir.as_ref(), (&spec, &wanted), options)
+    }
+
     /// Opens the filter if there is one, otherwise creates it.
     ///
     /// # Errors
-    /// As [`Filter::create`] and [`Filter::open`]; [`Error::Mismatch`] if it differs in a parameter
-    /// that `spec` names.
+    /// As [`Filter::create`] and [`Filter::open_as`].
     pub fn open_or_create(dir: impl AsRef<Path>, spec: K, options: Options) -> Result<Self> {
         // Impossible parameters are reported before anything is opened.
         let kind = spec.kind()?;
         // Plans take long for some kinds.
         let wanted = kind.parameters();
-        let same = |path: &Path, found: &dyn Kind| check_same((&spec, &wanted), path, found);
-        let open = |options| {
-            let disk = with_image(Disk::new(dir.as_ref()), &options)?;
-            Self::open_if(Arc::new(disk), options, &same)
-        };
+        let open = |options| Self::open_same(dir.as_ref(), (&spec, &wanted), options);
         match open(options.clone()) {
             Err(Error::NotAFilter { .. }) => {
                 let media = Arc::new(new_disk(dir.as_ref(), &options)?);
@@ -75,6 +95,13 @@ impl<K: Spec> Filter<K> {
             }
             opened => opened,
         }
+    }
+
+    /// Opens a filter that matches a spec. `wanted`: all parameters that its kind has.
+    fn open_same(dir: &Path, (spec, wanted): (&K, &Parameters), options: Options) -> Result<Self> {
+        let disk = with_image(Disk::new(dir), &options)?;
+        let same = |path: &Path, found: &dyn Kind| check_same((spec, wanted), path, found);
+        Self::open_if(Arc::new(disk), options, &same)
     }
 }
 

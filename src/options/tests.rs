@@ -42,6 +42,43 @@ fn an_interval_between_syncs_is_a_microsecond_at_least_and_a_day_at_most() {
 }
 
 #[test]
+fn what_is_kept_of_the_log_shows_its_unit_and_reads_back() {
+    let shown = [
+        (Keep::Nothing, "nothing"),
+        (Keep::For(Duration::from_secs(86_400)), "86400s"),
+        (Keep::For(Duration::from_secs(u64::MAX)), "18446744073709551615s"),
+        (Keep::Bytes(24), "24B"),
+        (Keep::Bytes(u64::MAX), "18446744073709551615B"),
+    ];
+    for (keep, text) in shown {
+        assert_eq!(keep.to_string(), text);
+        assert_eq!(text.parse::<Keep>().expect(text), keep);
+        assert_eq!(Keep::read(text), Some(keep));
+    }
+    assert_eq!(Keep::read("1073741824"), Some(Keep::Bytes(1 << 30)), "of an earlier version");
+}
+
+#[test]
+fn an_amount_of_log_without_a_unit_or_of_zero_is_refused() {
+    for (text, expected) in [
+        ("24", "a unit after 24: a time such as 24h, a size such as 24GiB, or nothing"),
+        ("0", "a unit after 0"),
+        ("1_000", "a unit after 1_000"),
+        ("0s", "more than zero, or nothing"),
+        ("0us", "more than zero, or nothing"),
+        ("0B", "more than zero, or nothing"),
+        ("", "nothing, a time such as 24h, or a size such as 10GiB"),
+        ("much", "nothing, a time such as 24h, or a size such as 10GiB"),
+    ] {
+        let error = text.parse::<Keep>().expect_err(text);
+        assert!(matches!(error, Error::Parameter { name: "keep-log", .. }), "{error}");
+        assert!(error.to_string().contains(expected), "{text}: {error}");
+        let options = format!("keep-log={text}").parse::<Options>();
+        assert!(matches!(options, Err(Error::Parameter { .. })), "{text}");
+    }
+}
+
+#[test]
 fn what_has_a_name_reads_back() {
     for downtime in [Downtime::Age, Downtime::Freeze] {
         assert_eq!(downtime.to_string().parse::<Downtime>().expect("a name"), downtime);

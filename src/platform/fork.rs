@@ -67,6 +67,12 @@ impl Guard {
     }
 }
 
+impl Default for Guard {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// The process's generation, zero in a child until it creates a guard of its own.
 static WORD: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 

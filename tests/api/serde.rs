@@ -1,8 +1,8 @@
 //! The serialised form of the public types with the feature `serde`: names and units are stable.
 
 use ebbtide::{
-    Age, Checked, Clock, Counting, Digest, Downtime, Durability, Estimate, Filter, Form, KeyHash,
-    Options, Parameters, Policy, Since, Timestamp, Within,
+    Age, Checked, Clock, Counting, Digest, Downtime, Durability, Estimate, Filter, Form, Keep,
+    KeyHash, Options, Parameters, Policy, Since, Timestamp, Within,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -32,6 +32,10 @@ fn values_have_stable_names_and_units_and_read_back() {
     reads_back(&Durability::Interval(Duration::from_secs(1)), json!("interval 1s"));
     reads_back(&[Durability::Always, Durability::Never], json!(["always", "never"]));
     reads_back(&[Downtime::Age, Downtime::Freeze], json!(["age", "freeze"]));
+    let keeps = [Keep::Nothing, Keep::For(Duration::from_secs(3600)), Keep::Bytes(24)];
+    reads_back(&keeps, json!(["nothing", "3600s", "24B"]));
+    let before = from_value::<Keep>(json!("1073741824")).expect("as earlier versions wrote it");
+    assert_eq!(before, Keep::Bytes(1 << 30));
     reads_back(&[KeyHash::Fast, KeyHash::Keyed], json!(["fast", "keyed"]));
     reads_back(&[Form::Refined, Form::Paper], json!(["refined", "paper"]));
     reads_back(&Policy::MinimalIncrease, json!("minimal-increase"));

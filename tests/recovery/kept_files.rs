@@ -263,3 +263,23 @@ fn an_empty_segment_that_was_named_after_the_kept_one_had_been_removed_is_not_ke
     assert!(verify_on(&*kept.media).expect("a report").is_sound());
     filter.alter(AgePartitioned::last(700), Unlogged::Forget).expect("the log is read");
 }
+
+#[test]
+fn what_is_kept_survives_an_opening_that_is_refused_for_its_parameters() {
+    let kept = Kept::new();
+    kept.open().checkpoint().expect("a snapshot");
+    let before = kept.names("");
+    assert!(!before.is_empty());
+    let nothing = || options().keep_log(Keep::Nothing);
+    let refused = Filter::open_as(kept.dir(), AgePartitioned::last(50), nothing());
+    assert!(matches!(refused, Err(Error::Mismatch { .. })), "{refused:?}");
+    let refused = Filter::open_or_create(kept.dir(), AgePartitioned::last(50), nothing());
+    assert!(matches!(refused, Err(Error::Mismatch { .. })), "{refused:?}");
+    assert_eq!(kept.names(""), before);
+    assert_eq!(kept.reader().stat().expect("figures").keep_log, Keep::Bytes(1 << 40));
+    let same = Filter::open_as(kept.dir(), AgePartitioned::last(2000), options());
+    same.expect("it has these parameters").close().expect("closed");
+    let missing = kept.home.path().join("missing");
+    let refused = Filter::open_as(&missing, AgePartitioned::last(2000), options());
+    assert!(matches!(refused, Err(Error::NotAFilter { .. })) && !missing.exists());
+}

@@ -1,6 +1,7 @@
 /* Wrong arguments of all kinds give one clear error, and change nothing. */
 #include "check.h"
 
+#include <stddef.h>
 #include <sys/stat.h>
 
 static const char *const SPEC = "age-partitioned last=1000";
@@ -164,7 +165,8 @@ static void calls(struct ebbtide_filter *seen) {
     struct ebbtide_error *error = NULL;
     const struct ebbtide_call none = EBBTIDE_CALL_INIT;
     struct ebbtide_call call = none;
-    const size_t sizes[] = {0, 8, sizeof call - 1, 5000, SIZE_MAX};
+    const size_t first = offsetof(struct ebbtide_call, wait_us);
+    const size_t sizes[] = {0, 8, first - 1, 5000, SIZE_MAX};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         call.size = sizes[i];
         CHECK(ebbtide_insert(seen, "a", 1, &call, &error) == -1);
@@ -198,6 +200,22 @@ static void calls(struct ebbtide_filter *seen) {
     call.weight = 5;
     CHECK(ebbtide_insert(seen, "a", 1, &call, &error) == -1);
     CHECK_ERROR(error, EBBTIDE_ARGUMENT, "EBBTIDE_WITH_WEIGHT");
+    call = none;
+    call.flags = EBBTIDE_WITHOUT_WAITING;
+    call.wait_us = 5;
+    CHECK(ebbtide_insert(seen, "a", 1, &call, &error) == -1);
+    CHECK_ERROR(error, EBBTIDE_ARGUMENT, "wait_us of the call is set");
+    call = none;
+    call.wait_us = UINT64_MAX;
+    CHECK(ebbtide_insert(seen, "patient", 7, &call, &error) == 1);
+    /* A program built with the first version of the structure. */
+    call = none;
+    call.size = offsetof(struct ebbtide_call, wait_us);
+    call.wait_us = 5;
+    call.flags = EBBTIDE_WITHOUT_WAITING;
+    CHECK(ebbtide_contains(seen, "patient", 7, &call, &error) == 1);
+    call = none;
+    call.weight = 5;
     /* Nor is anything written for an array of keys. */
     const struct ebbtide_key key = {"a", 1};
     uint8_t answer = 77;

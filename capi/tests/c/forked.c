@@ -35,7 +35,7 @@ static void history_in_child(struct ebbtide_history *inherited, const char *path
     struct ebbtide_operation operation;
     operation.size = sizeof operation;
     CHECK(ebbtide_history_read(inherited, &operation, &error) == -1);
-    CHECK_ERROR(error, EBBTIDE_FORKED, "before a fork");
+    CHECK_ERROR(error, EBBTIDE_FORKED, "before this process was forked");
     CHECK(ebbtide_history_wait(inherited, 1, &operation, &error) == -1);
     CHECK_CODE(error, EBBTIDE_FORKED);
     ebbtide_history_close(inherited);

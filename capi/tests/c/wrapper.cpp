@@ -8,6 +8,10 @@
 #include <set>
 #include <thread>
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 using namespace std::chrono_literals;
 using ebbtide::Call;
 using ebbtide::Checked;
@@ -357,6 +361,47 @@ void threads(const Path &home) {
     CHECK(fresh == 500);
 }
 
+// Waits until a child, which renews a claim without end, was stopped while it held the lock of all
+// claims.
+bool stop_with_lock(pid_t child, ebbtide::Claim &own) {
+    for (int tries = 0; tries < 500; tries++) {
+        std::this_thread::sleep_for(3ms);
+        CHECK(kill(child, SIGSTOP) == 0 && waitpid(child, nullptr, WUNTRACED) == child);
+        const auto extend = [&] { own.extend(1h, Call().waiting_at_most(20ms)); };
+        if (code_of(extend) == Code::would_wait) return true;
+        CHECK(kill(child, SIGCONT) == 0);
+    }
+    return false;
+}
+
+// A claim that is destroyed or overwritten waits a second at most for a process that is stopped.
+void dropped_beside_a_stopped_process(const Path &home) {
+    const Path path = home / "stopped";
+    const char *const options = "background=off durability=never";
+    Filter(path, "bloom capacity=100k", options).close();
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(300);
+        Filter own(path, "bloom capacity=100k", options);
+        ebbtide::Claim claim = own.claim("child", 1h);
+        for (;;) claim.extend(1h);
+    }
+    // Ends a wait without a limit, and the program with it.
+    alarm(300);
+    Filter seen(path, "bloom capacity=100k", options);
+    auto first = std::make_unique<ebbtide::Claim>(seen.claim("first", 1h));
+    ebbtide::Claim second = seen.claim("second", 1h), third = seen.claim("third", 1h);
+    if (stop_with_lock(child, third)) {
+        const auto begun = std::chrono::steady_clock::now();
+        first.reset();
+        second = std::move(third);
+        CHECK(second && std::chrono::steady_clock::now() - begun < 20s);
+    }
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, nullptr, 0) == child);
+    alarm(0);
+    CHECK(second.release() && seen.insert("a"));
+}
+
 }  // namespace
 
 int main(int count, char **arguments) {
@@ -370,5 +415,6 @@ int main(int count, char **arguments) {
     history(home);
     copies_and_other_parameters(home);
     threads(home);
+    dropped_beside_a_stopped_process(home);
     std::puts("passed");
 }

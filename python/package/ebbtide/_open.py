@@ -32,8 +32,13 @@ def _close_all() -> None:
             print(f"ebbtide: {error}", file=sys.stderr)
 
 
-def _absolute(path: Path) -> str:
-    return os.path.abspath(os.fsdecode(path))
+def _absolute(path: Path, name: str = "path") -> str:
+    """Returns a path that no change of the working directory alters. It is not shortened: behind a
+    symbolic link ``..`` is another directory than its text says."""
+    text = os.fsdecode(path)
+    if not text:
+        raise ValueError(f"{name}: expected the path of a directory, found an empty one")
+    return text if os.path.isabs(text) else os.path.join(os.getcwd(), text)
 
 
 def text_of(spec: Spec | str) -> str:
@@ -94,7 +99,7 @@ def _image(place: Any) -> str:
         return str(place)
     if not isinstance(place, (str, bytes, os.PathLike)):
         raise TypeError(f"image: expected a str or a path, found {type(place).__name__}")
-    path = _absolute(place)
+    path = _absolute(place, "image")
     if any(character.isspace() for character in path):
         raise ValueError(f"image: expected a directory without spaces in its path, found {path!r}")
     return path

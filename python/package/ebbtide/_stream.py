@@ -44,14 +44,16 @@ def _only_new(
     while True:
         taken, keys, failure = _take(items, key, batch)
         try:
-            answers = seen.check_and_insert_all(keys, **settings)
+            # An error of the source is not hidden by that of a closed filter.
+            has_keys = bool(keys) or failure is None
+            answers = seen.check_and_insert_all(keys, **settings) if has_keys else b""
         except (TypeError, ValueError):
             keys, wrong = _keys_before_error(seen, keys)
             if wrong is None:
                 raise
             # Ctrl-C is not hidden by an item that is no key.
             failure = wrong if failure is None or isinstance(failure, Exception) else failure
-            answers = seen.check_and_insert_all(keys, **settings)
+            answers = seen.check_and_insert_all(keys, **settings) if keys else b""
         for item, answer in zip(taken, answers):
             if answer != _PRESENT:
                 yield item

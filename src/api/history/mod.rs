@@ -15,5 +15,7 @@ pub use crate::api::alter::{Altered, Unlogged};
 pub use crate::api::remake::check_new;
 pub use crate::api::remake::{Remade, Share, remake};
 pub use crate::archive::At;
+#[doc(hidden)]
+pub use crate::platform::fork::Guard;
 pub use operations::{Change, Commit, Operation};
 pub use read_log::History;

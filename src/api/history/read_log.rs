@@ -1,8 +1,11 @@
 //! The operations in a log, read while others write it.
 
+mod collected;
+
 use crate::admin::look::{PATIENCE, look_at, look_within};
 use crate::admin::parts::Piece;
 use crate::api::history::operations::{Commit, Operation};
+use crate::api::history::read_log::collected::{Collected, Raw, Read};
 use crate::api::reader::view::open_meta;
 use crate::archive::At;
 use crate::archive::keep_setting::keeps_nothing;
@@ -15,11 +18,11 @@ use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::media::{Disk, Media, MediaFile};
 use crate::meta::Meta;
+use crate::platform::fork::Guard;
 use crate::primitives::{self, Instant};
-use crate::recovery::batches::{Batches, Group};
+use crate::recovery::batches::Batches;
 use crate::recovery::log_reader::LogReader as Log;
 use crate::recovery::{KnownExtent, Listing};
-use crate::wal::Record;
 use crate::wal::segment::owner;
 use std::collections::VecDeque;
 use std::fmt;
@@ -62,6 +65,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// ```
 pub struct History {
     media: Arc<dyn Media>,
+    /// In a forked child the log is not mapped.
+    guard: Guard,
     /// The filter's `meta` now.
     now: Meta,
     /// The file `meta`, kept open so that no other file gets its inode number.
@@ -85,72 +90,6 @@ impl fmt::Debug for History {
         let mut history = f.debug_struct("History");
         history.field("path", &self.media.path()).field("next_lsn", &self.next_lsn());
         history.finish_non_exhaustive()
-    }
-}
-
-/// What was read at once.
-struct Read<C> {
-    found: C,
-    /// Where the log ended.
-    stop: u64,
-    /// The LSN to continue at: less than `stop` if the log ended within a batch.
-    next: u64,
-    timeline: u64,
-}
-
-/// What is made of the records of a log.
-trait Collected: Default {
-    /// Records that are read at once; more if a batch is longer.
-    const CHUNK: u64;
-
-    /// Adds what happened together.
-    fn add(&mut self, timeline: u64, group: Group<'_>, weighs: bool);
-
-    fn is_empty(&self) -> bool;
-}
-
-impl Collected for Vec<Commit> {
-    const CHUNK: u64 = 1 << 13;
-
-    fn add(&mut self, timeline: u64, group: Group<'_>, weighs: bool) {
-        self.extend(Commit::of(timeline, group, weighs));
-    }
-
-    fn is_empty(&self) -> bool {
-        Self::is_empty(self)
-    }
-}
-
-impl Collected for Vec<Operation> {
-    // Takes long compared with a look at the files.
-    const CHUNK: u64 = 1 << 14;
-
-    fn add(&mut self, _: u64, group: Group<'_>, weighs: bool) {
-        self.extend(group.iter().filter_map(|of| Operation::of(of, weighs)));
-    }
-
-    fn is_empty(&self) -> bool {
-        Self::is_empty(self)
-    }
-}
-
-/// Records as they are, for [`Piece`]s.
-#[derive(Default)]
-struct Raw {
-    timeline: u64,
-    records: Vec<(u64, Record)>,
-}
-
-impl Collected for Raw {
-    const CHUNK: u64 = 1 << 16;
-
-    fn add(&mut self, timeline: u64, group: Group<'_>, _: bool) {
-        self.timeline = timeline;
-        self.records.extend_from_slice(group);
-    }
-
-    fn is_empty(&self) -> bool {
-        self.records.is_empty()
     }
 }
 
@@ -180,15 +119,17 @@ impl History {
             Ok((now.clone(), file, (Revision::present(now), 1)))
         })?;
         let (timeline, durable, read, log) = (0, true, VecDeque::new(), None);
-        let looked = Instant::now();
-        Ok(Self { media, now, file, looked, revision, next, timeline, durable, read, log })
+        let (looked, guard) = (Instant::now(), Guard::new());
+        Ok(Self { media, guard, now, file, looked, revision, next, timeline, durable, read, log })
     }
 
     /// Continues after a moment: with the first commit that had not happened then.
     ///
     /// # Errors
-    /// [`Error::NotKept`] if the log does not have it any more, and as [`History::open`].
+    /// [`Error::NotKept`] if the log does not have it any more, [`Error::Forked`] as
+    /// [`History::read`], and as [`History::open`].
     pub fn after(mut self, at: At) -> Result<Self> {
+        self.check_process()?;
         let (now, file, (revision, next)) = look_at(&*self.media, |now, known| {
             let file = open_meta(&*self.media)?;
             let past = Past::of(&*self.media, now, known, at);
@@ -252,8 +193,8 @@ impl History {
     /// [`Error::NotKept`] if the log below has been removed meanwhile: it says from where reading
     /// may begin again. [`Error::Retired`] and [`Error::NotAFilter`] if another filter or none has
     /// the directory's path by now; noticed at the end of the log, within a second. The LSNs of
-    /// another one, such as an older copy, are its own. [`Error::Damaged`], [`Error::Locked`],
-    /// [`Error::Io`].
+    /// another one, such as an older copy, are its own. [`Error::Forked`] in a child made by
+    /// `fork`. [`Error::Damaged`], [`Error::Locked`], [`Error::Io`].
     pub fn read(&mut self) -> Result<Option<Commit>> {
         let read = self.read_within(BRIEFLY)?;
         self.checked(read)
@@ -266,6 +207,7 @@ impl History {
     }
 
     fn read_within(&mut self, patience: Duration) -> Result<Option<Commit>> {
+        self.check_process()?;
         if self.read.is_empty() {
             let (_, commits): (_, Vec<Commit>) = self.collect(None, patience)?;
             self.read.extend(commits);
@@ -327,6 +269,7 @@ impl History {
         alone: Option<KnownExtent>,
         patience: Duration,
     ) -> Result<(u64, C)> {
+        self.check_process()?;
         let mut first = self.next;
         loop {
             self.enter_next_revision()?;
@@ -355,6 +298,19 @@ impl History {
                 return Ok((first, read.found));
             }
         }
+    }
+
+    /// Checks that the process is not a child made by `fork` since. For bindings that hold
+    /// operations of a commit themselves.
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
+    #[doc(hidden)]
+    pub fn check_process(&self) -> Result<()> {
+        if self.guard.is_foreign() {
+            return Err(Error::Forked { path: self.media.path().to_path_buf() });
+        }
+        Ok(())
     }
 
     /// Returns what was read. If that is nothing, first checks that more may come.

@@ -4,6 +4,7 @@ use super::*;
 use crate::history::Unlogged;
 use crate::locks::session_slots::Sessions;
 use crate::media::{Access, Memory};
+use crate::platform::fork::children::Child;
 use crate::{Bloom, Durability, Filter, Keep, Options};
 
 #[test]
@@ -124,4 +125,28 @@ fn a_moved_directory_is_an_error_only_for_who_follows_its_log() {
     assert!(history.wait(Duration::ZERO).is_err());
     history.looked = Instant::now() - LOOK_EVERY;
     assert!(history.read_piece().is_err());
+}
+
+#[test]
+fn in_a_forked_child_a_history_is_refused_before_it_reads_what_is_not_mapped_there() {
+    let home = tempfile::tempdir().expect("a directory");
+    let options = Options::new().background(false).durability(Durability::Never);
+    let filter = Filter::create(home.path(), Bloom::capacity(1000), options).expect("a filter");
+    let keys: Vec<_> = (0..20_000_u64).map(u64::to_le_bytes).collect();
+    filter.insert_all(&keys).expect("inserts");
+    let mut history = History::open(home.path()).expect("its log").with_undurable();
+    assert!(history.read().expect("no error").is_some());
+    assert!(history.log.is_some() && !history.read.is_empty());
+    let is_refused = |history: &mut History| {
+        let read = matches!(history.read(), Err(Error::Forked { .. }));
+        let waited = matches!(history.wait(Duration::ZERO), Err(Error::Forked { .. }));
+        read && waited && matches!(history.read_piece(), Err(Error::Forked { .. }))
+    };
+    let mut child = Child::fork(|| {
+        let with_commits = is_refused(&mut history);
+        history.read.clear();
+        with_commits && is_refused(&mut history)
+    });
+    assert!(child.holds());
+    assert!(history.read().expect("no error").is_some(), "it is still the parent's");
 }
