@@ -49,8 +49,9 @@ impl Fingerprint {
     /// has besides, as `Stat::memory_bytes` has it. Default: no limit; the filter grows by the
     /// keys that are inserted.
     ///
-    /// At the limit no key is lost. The false-positive rate rises, and `Stat::saturated` says so;
-    /// a window later, when the keys of a burst have expired, both are as before.
+    /// At the limit no key is lost. The false-positive rate rises, and `Stat::saturated` says so,
+    /// until the keys of a burst have expired; longer if there is room for one bank only, and it
+    /// then gets more than some 0.7 of its capacity in each window.
     #[must_use]
     pub fn max_memory(self, bytes: u64) -> Self {
         Self(self.0.with("max-memory", bytes))

@@ -65,9 +65,14 @@ impl Content {
         places.retain(|&Place { fingerprint, bucket }| {
             ![bucket, form.other(fingerprint, bucket, count)].into_iter().any(is_closed)
         });
-        self.found += places.iter().map(|&place| form.share(place, count)).sum::<f64>();
-        if buckets.iter().any(|bucket| bucket.closed) {
-            self.found += form.of_closed(&buckets);
+        if block.own(5) > behind {
+            // Closed as a whole.
+            self.found += 1.0;
+        } else {
+            self.found += places.iter().map(|&place| form.share(place, count)).sum::<f64>();
+            if buckets.iter().any(|bucket| bucket.closed) {
+                self.found += form.of_closed(&buckets);
+            }
         }
         self.blocks += 1;
         self.buckets += count;
