@@ -113,7 +113,7 @@ fn each_shape(mut each: impl FnMut(Shape)) {
 
 fn random_history<W: Word>(shape: Shape, buckets: usize, seed: u64) {
     let mut block = Modelled::<W>::new(shape, buckets);
-    if seed % 2 == 0 {
+    if seed.is_multiple_of(2) {
         block = block.closing_blocks();
     }
     let life = u64::from(shape.generations) + 1;
