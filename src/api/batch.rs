@@ -325,7 +325,9 @@ impl<'a, K> Batch<'a, K> {
         // Another thread may open the handle again meanwhile.
         let call = self.call;
         let engine = call.engine();
-        self.operation_of(engine, &call.request_of(&engine.shared, item)?, 0)
+        let key = (item, call.hash(item.key()));
+        let request = call.request(&engine.shared, key, Precondition::Nothing)?;
+        self.operation_of(engine, &request, 0)
     }
 
     /// Returns an operation, beside which the batch gets this many records more.

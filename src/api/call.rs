@@ -296,12 +296,8 @@ impl<'a, K> Call<'a, Filter<K>> {
     }
 
     /// Returns the request to insert an item with these settings and its own.
-    pub(crate) fn request_of(&self, shared: &Shared, item: &impl Item) -> Result<Request<'_>> {
-        self.request(shared, (item, self.hash(item.key())), Precondition::Nothing)
-    }
-
     #[inline]
-    fn request(
+    pub(crate) fn request(
         &self,
         shared: &Shared,
         (item, hash): (&impl Item, u64),
@@ -323,7 +319,6 @@ impl<'a, K> Call<'a, Filter<K>> {
         self.check_durability()?;
         let mut last = 0;
         let mut write = |item: &T, hash| {
-            // After an alteration, a weight has the meaning of the new kind.
             let written = self.run(|engine| {
                 let request = self.request(&engine.shared, (item, hash), ask)?;
                 single::write(&engine.writer, &request)

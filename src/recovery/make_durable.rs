@@ -5,8 +5,8 @@ use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::media::{Access, Media, MediaFile};
 use crate::primitives::Hint;
+use crate::recovery::listing::Listing;
 use crate::recovery::log_reader::{LogReader, Prefix};
-use crate::recovery::rebuild::Recovered;
 use crate::wal::segment::{SegmentFile, SegmentHeader};
 use std::io;
 
@@ -48,15 +48,19 @@ pub fn make_durable(
 ///
 /// # Errors
 /// [`Error::Io`].
-pub fn sync_copies(media: &dyn Media, recovered: &Recovered, advance: &dyn Fn()) -> Result<()> {
-    for header in recovered.history.segments() {
+pub fn sync_copies(
+    media: &dyn Media,
+    (history, listing): (&LogReader, &Listing),
+    advance: &dyn Fn(),
+) -> Result<()> {
+    for header in history.segments() {
         let (timeline, first, uuid) = (header.timeline, header.first, header.uuid);
         let file = SegmentFile::open(media, timeline, first, uuid, Access::Write)?;
         let synced = file.map(Access::Write)?.sync();
         synced.map_err(Error::io("sync", header.path(media.path())))?;
         advance();
     }
-    let snapshots = recovered.listing.snapshots.iter();
+    let snapshots = listing.snapshots.iter();
     let snapshots = snapshots.map(|&start| FileName::Snapshot { start });
     for file in snapshots.chain([FileName::Meta]) {
         let name = file.to_string();

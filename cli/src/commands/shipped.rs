@@ -74,8 +74,8 @@ pub fn text(dir: &Path, stat: &Stat, is_past: bool) -> Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// Returns why nothing is shipped from a directory with so many records that are not, if nothing
-/// is.
+/// Returns why nothing is shipped from a directory with this number of records that are not, if
+/// nothing is.
 pub fn stalled(dir: &Path, unshipped: u64) -> Result<Option<String>> {
     let Some(standing) = read(dir, false)? else { return Ok(None) };
     let lsn = standing.confirmed.max(1).saturating_add(unshipped);

@@ -48,7 +48,8 @@ pub(crate) fn begin_in_space_of_log(
     let Some(proven) = rebuild()? else { return Err(full) };
     if let KnownExtent::Nothing = known {
         // Before anything is removed that a copy needs after a power cut.
-        match make_durable::sync_copies(media, &proven, &|| slots.note_progress()) {
+        let files = (&proven.history, &proven.listing);
+        match make_durable::sync_copies(media, files, &|| slots.note_progress()) {
             Err(error) if error.is_full() => return Err(full),
             synced => synced?,
         }

@@ -511,7 +511,8 @@ fn begin_timeline(
     temporary: &str,
 ) -> Result<()> {
     if let KnownExtent::Nothing = known {
-        make_durable::sync_copies(media, recovered, &|| slots.note_progress())?;
+        let files = (&recovered.history, &recovered.listing);
+        make_durable::sync_copies(media, files, &|| slots.note_progress())?;
     }
     let is_done = recovered.is_all_in_snapshot(known);
     let sync_names = || media.sync().map_err(Error::io("sync", media.path()));

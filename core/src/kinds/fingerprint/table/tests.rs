@@ -293,7 +293,7 @@ fn overflow<W: Word>(shape: Shape) {
     assert_eq!((block.block().own(CLOSED), block.block().own(LIVE)), (0, 1), "{shape:?}");
 }
 
-/// Writes new keys, so many that this load is reached at the end of a generation.
+/// Writes new keys in each generation, as many as reach this load at its end.
 fn new_keys<W: Word>(block: &mut Modelled<W>, load: f64, generations: std::ops::Range<u64>) {
     let life = u64::from(block.shape.generations) + 1;
     let slots = block.table.slots(&block.block());
