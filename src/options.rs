@@ -217,6 +217,10 @@ impl FromStr for Keep {
             ));
         }
         match Self::read(text) {
+            // As `+24` would be.
+            Some(Self::Bytes(_)) if !text.ends_with('B') => {
+                wrong("nothing, a time such as 24h, or a size such as 10GiB".to_owned())
+            }
             Some(Self::For(Duration::ZERO) | Self::Bytes(0)) => {
                 wrong("more than zero, or nothing, which keeps no log".to_owned())
             }

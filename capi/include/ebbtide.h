@@ -391,7 +391,8 @@ struct ebbtide_call {
     /**
      * How long the call waits at most for a live owner of a lock that it needs, such as a stopped
      * process, in microseconds, and at least 10000; then it fails with EBBTIDE_WOULD_WAIT, and
-     * nothing has happened. 0, and programs built without this member: as long as it takes. It
+     * nothing has happened; in a call with several keys the limit is that of each key, and those
+     * before are inserted. 0, and programs built without this member: as long as it takes. It
      * waits as long as it takes for what makes progress, such as a sync. Not together with
      * EBBTIDE_WITHOUT_WAITING.
      */

@@ -9,7 +9,7 @@ use crate::questions;
 use crate::settings::{Argument, Asked, Settings, number};
 use crate::slot::{Slot, no_copy, warn_unclosed};
 use ebbtide::{Any, Checked, Filter, Options, Penalty};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use std::collections::BTreeMap;
@@ -278,6 +278,11 @@ impl PyFilter {
     /// Copies the filter to a new directory while others use it; the copy is a filter of its own.
     #[pyo3(signature = (path, /))]
     fn backup(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        if path.as_os_str().is_empty() {
+            return Err(PyValueError::new_err(
+                "path: expected the path of a directory, found an empty one",
+            ));
+        }
         self.slot.patient(py, |filter| filter.backup(&path))
     }
 

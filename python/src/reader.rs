@@ -10,6 +10,7 @@ use crate::settings::{Argument, Asked, number};
 use crate::slot::{Opens, Slot, no_copy};
 use crate::times;
 use ebbtide::{Any, Options, Penalty, Reader};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use std::collections::BTreeMap;
@@ -48,6 +49,11 @@ impl PyReader {
         at: Argument<'_, '_>,
         reopen_after_fork: bool,
     ) -> PyResult<Self> {
+        if path.as_os_str().is_empty() {
+            return Err(PyValueError::new_err(
+                "path: expected the path of a directory, found an empty one",
+            ));
+        }
         let path = std::path::absolute(path)?;
         let at = at.map(|at| times::moment("at", at)).transpose()?;
         let opened = py.detach(|| <Reader as Opens>::open(&path, at, Options::new()));

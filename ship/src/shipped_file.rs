@@ -25,6 +25,8 @@ const RECORD_BYTES: u64 = 32;
 const STALLED: (u32, Duration) = (3, Duration::from_secs(10));
 /// The most bytes that a link has.
 const LINK_MOST: u64 = 4 << 20;
+/// The most bytes of a snapshot that are on their way at a time, unless a program sets others.
+const PARTS_MOST: u64 = 32 << 20;
 
 /// How far the shipper of a directory is, as it has noted after its last round.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +50,8 @@ pub struct Standing {
     pub progressed: SystemTime,
     /// Why its last round failed; `None` if it did not.
     pub failure: Option<String>,
+    /// Whether parts of a snapshot are on their way.
+    pub is_uploading: bool,
     /// Whether it has ended.
     pub is_stopped: bool,
 }
@@ -92,11 +96,14 @@ impl Standing {
             succeeded,
             progressed: time("progressed-ms").unwrap_or(succeeded),
             failure,
+            // Earlier versions do not write it.
+            is_uploading: lines.get("uploading") == Some(&"yes"),
             is_stopped: *lines.get("stopped")? == "yes",
         })
     }
 
     fn text(&self) -> String {
+        let yes_or_no = |is: bool| if is { "yes" } else { "no" }.to_owned();
         let mut text = format!("{TITLE}\nurl {}\n", self.url);
         let millis = |time: SystemTime| {
             time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis().to_string()
@@ -107,7 +114,8 @@ impl Standing {
             ("every-ms", self.every.as_millis().to_string()),
             ("succeeded-ms", millis(self.succeeded)),
             ("progressed-ms", millis(self.progressed)),
-            ("stopped", if self.is_stopped { "yes" } else { "no" }.to_owned()),
+            ("uploading", yes_or_no(self.is_uploading)),
+            ("stopped", yes_or_no(self.is_stopped)),
         ];
         for (name, value) in lines {
             // Writing to a string cannot fail.
@@ -162,12 +170,13 @@ impl Standing {
 
     /// Returns whether no round has succeeded, and no link was put, for three intervals, ten
     /// seconds, and what a slow line takes for a link with what is not shipped of a filter whose
-    /// next record gets this LSN. A shipper that was stopped has stalled, too: nothing is shipped.
+    /// next record gets this LSN, and for the parts of a snapshot beside it. A shipper that was stopped has stalled, too: nothing is shipped.
     #[must_use]
     pub fn is_stalled(&self, lsn: u64, now: SystemTime) -> bool {
-        let link = Duration::from_secs(self.unshipped_bytes(lsn).min(LINK_MOST) / SLOWEST);
+        let parts = if self.is_uploading { PARTS_MOST } else { 0 };
+        let bytes = self.unshipped_bytes(lsn).min(LINK_MOST) + parts;
         let limit = self.every.saturating_mul(STALLED.0).saturating_add(STALLED.1);
-        self.waited(now) > limit.saturating_add(link)
+        self.waited(now) > limit.saturating_add(Duration::from_secs(bytes / SLOWEST))
     }
 }
 
@@ -184,6 +193,7 @@ mod tests {
             succeeded: UNIX_EPOCH + Duration::from_secs(1000),
             progressed: UNIX_EPOCH + Duration::from_secs(1001),
             failure: Some("cannot put\nit".into()),
+            is_uploading: false,
             is_stopped: false,
         }
     }
@@ -223,6 +233,9 @@ mod tests {
         let lsn = 101 + (2 << 20) / RECORD_BYTES;
         assert!(!standing.is_stalled(lsn, now + Duration::from_secs(32)));
         assert!(standing.is_stalled(lsn, now + Duration::from_secs(33)));
+        let uploading = Standing { is_uploading: true, ..standing.clone() };
+        assert!(!uploading.is_stalled(lsn, now + Duration::from_secs(544)));
+        assert!(uploading.is_stalled(lsn, now + Duration::from_secs(545)));
         assert_eq!(standing.unshipped_for(102, now), Duration::from_secs(4000));
         // As versions before have written it.
         let text = standing.text().replace("progressed-ms", "other-ms");

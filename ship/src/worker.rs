@@ -408,6 +408,7 @@ impl Notes {
             succeeded: status.succeeded_at,
             progressed: status.progressed_at,
             failure: status.failure.clone(),
+            is_uploading: status.is_uploading && !status.is_stopped,
             is_stopped: status.is_stopped,
         };
         standing.write(&*self.media)

@@ -63,6 +63,8 @@ fn an_amount_of_log_without_a_unit_or_of_zero_is_refused() {
     for (text, expected) in [
         ("24", "a unit after 24: a time such as 24h, a size such as 24GiB, or nothing"),
         ("0", "a unit after 0"),
+        ("+24", "nothing, a time such as 24h, or a size such as 10GiB"),
+        ("24 ", "nothing, a time such as 24h, or a size such as 10GiB"),
         ("1_000", "a unit after 1_000"),
         ("0s", "more than zero, or nothing"),
         ("0us", "more than zero, or nothing"),

@@ -88,7 +88,9 @@ fn rebuild_files(
     let prefix = match apply_log(read, &image, (start, end), (known, makes_durable), advance) {
         // A full disk removes the log of an older snapshot: then the damage of the newest one is
         // the cause.
-        Err(Error::Damaged { .. }) if !unsound.is_empty() => return Err(unsound.swap_remove(0).1),
+        Err(Error::Damaged { offset: 0, .. }) if !unsound.is_empty() => {
+            return Err(unsound.swap_remove(0).1);
+        }
         applied => applied?,
     };
     image.finish(&*meta.kind, prefix.stop);

@@ -9,10 +9,11 @@ use crate::output::{Output, object};
 use crate::stop::{Stop, keep_exit_statuses};
 use ebbtide::{Any, Claim, Error, Filter, Lease, Options, Reader, Timestamp};
 use rustix::process::{Pid, Signal, getpgid, getpgrp, kill_process};
+use rustix::time::{ClockId, clock_gettime};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode, ExitStatus};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Receives the token, which grows from claim to claim.
 const TOKEN: &str = "EBBTIDE_TOKEN";
@@ -27,6 +28,7 @@ const RENEWALS: u32 = 3;
 pub fn run(arguments: &RunOnce) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
     let filter = Filter::<Any>::open(&arguments.dir, Options::new())?;
+    let given = since_boot();
     let ended = match filter.claim(arguments.claim.as_bytes(), arguments.lease)? {
         Claim::Seen => Ok(ExitCode::SUCCESS),
         Claim::InProgress { until } => {
@@ -34,7 +36,10 @@ pub fn run(arguments: &RunOnce) -> Result<ExitCode> {
             note(&format!("somebody else does the work, for {rest} at least"));
             Ok(ExitCode::from(IN_PROGRESS))
         }
-        Claim::Yours(lease) => work(arguments, &filter, lease, &stop),
+        Claim::Yours(lease) => {
+            let held = Held { arguments, filter: &filter, lease, given, is_lost: false };
+            work(held, &stop)
+        }
     };
     // An error of the work is the one to report.
     let closed = closing::close(&filter);
@@ -42,15 +47,79 @@ pub fn run(arguments: &RunOnce) -> Result<ExitCode> {
     closed.map(|()| code)
 }
 
+/// The claim of a run.
+struct Held<'a> {
+    arguments: &'a RunOnce,
+    filter: &'a Filter,
+    lease: Lease<'a>,
+    /// A time just before the lease was given or renewed, since the machine was started.
+    given: Duration,
+    is_lost: bool,
+}
+
+impl<'a> Held<'a> {
+    /// Returns for how long the lease was not renewed, suspends included.
+    fn age(&self) -> Duration {
+        since_boot().saturating_sub(self.given)
+    }
+
+    /// Renews the lease. One that has ended because the machine was suspended, or this process
+    /// stopped, is claimed again; not one that was ended. If it is lost, the confirmation fails.
+    fn renew(&mut self) {
+        if self.is_lost {
+            return;
+        }
+        let (is_over, now) = (self.age() >= self.arguments.lease, since_boot());
+        match self.lease.extend(self.arguments.lease) {
+            Err(Error::LeaseLost { .. }) => self.claim_again(is_over),
+            // The next renewal tries again.
+            Err(_) => {}
+            Ok(_) => self.given = now,
+        }
+    }
+
+    fn claim_again(&mut self, is_over: bool) {
+        let (key, lease) = (self.arguments.claim.as_bytes(), self.arguments.lease);
+        let now = since_boot();
+        let claimed = if is_over { self.filter.claim(key, lease).map(Some) } else { Ok(None) };
+        match claimed {
+            Ok(Some(Claim::Yours(again))) => (self.lease, self.given) = (again, now),
+            Ok(found) => {
+                self.is_lost = true;
+                note(match found {
+                    Some(_) => "the lease is over, and somebody else has claimed the key",
+                    None => "somebody has ended the claim",
+                });
+            }
+            // The next renewal tries again.
+            Err(_) => {}
+        }
+    }
+
+    /// Confirms the key: the work is done.
+    fn confirm(mut self) -> ebbtide::Result<()> {
+        if self.age() >= self.arguments.lease {
+            // It was stopped, or suspended, just before the end.
+            self.renew();
+        }
+        self.lease.confirm()
+    }
+}
+
+/// Returns the time since the machine was started, suspends included, as leases have it.
+fn since_boot() -> Duration {
+    #[cfg(target_os = "linux")]
+    let clock = ClockId::Boottime;
+    #[cfg(not(target_os = "linux"))]
+    let clock = ClockId::Monotonic;
+    let now = clock_gettime(clock);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
 /// Runs the command of a key that was claimed. Passes signals that ask it to stop on to it, unless
 /// the terminal has sent them to it as well.
-fn work<'f>(
-    arguments: &RunOnce,
-    filter: &'f Filter,
-    mut lease: Lease<'f>,
-    stop: &Stop,
-) -> Result<ExitCode> {
-    let [name, rest @ ..] = &*arguments.command else { return Ok(ExitCode::SUCCESS) };
+fn work(mut held: Held<'_>, stop: &Stop) -> Result<ExitCode> {
+    let [name, rest @ ..] = &*held.arguments.command else { return Ok(ExitCode::SUCCESS) };
     keep_exit_statuses()?;
     // Dropping the lease releases the key.
     if let Some(signal) = stop.signal() {
@@ -58,13 +127,13 @@ fn work<'f>(
     }
     let mut command = Command::new(name);
     let mut child =
-        command.args(rest).env(TOKEN, lease.token().to_string()).spawn().map_err(|error| {
+        command.args(rest).env(TOKEN, held.lease.token().to_string()).spawn().map_err(|error| {
             Failure::Error(format!("cannot run {}: {error}", name.to_string_lossy()))
         })?;
-    let status = wait(&mut child, arguments, (filter, &mut lease), stop)?;
+    let status = wait(&mut child, &mut held, stop)?;
     let code = match (status.success(), status.code()) {
         (true, _) => {
-            lease.confirm()?;
+            held.confirm()?;
             ExitCode::SUCCESS
         }
         // Dropping the lease releases the key.
@@ -93,15 +162,9 @@ fn pass_on(child: &Child, signal: i32, stop: &Stop) {
 }
 
 /// Waits for the end of a command, and renews its lease meanwhile.
-fn wait<'f>(
-    child: &mut Child,
-    arguments: &RunOnce,
-    (filter, lease): (&'f Filter, &mut Lease<'f>),
-    stop: &Stop,
-) -> Result<ExitStatus> {
+fn wait(child: &mut Child, held: &mut Held<'_>, stop: &Stop) -> Result<ExitStatus> {
     let waiting = |error| Failure::Error(format!("cannot wait for the command: {error}"));
-    let mut renewed = Instant::now();
-    let (mut passed_on, mut is_lost) = (false, false);
+    let (mut passed_on, mut tried) = (false, since_boot());
     loop {
         if let Some(status) = child.try_wait().map_err(waiting)? {
             return Ok(status);
@@ -114,28 +177,11 @@ fn wait<'f>(
             (Some(_), true) => std::thread::sleep(CHECK),
             (None, _) => stop.sleep(CHECK)?,
         }
-        if renewed.elapsed() >= arguments.lease / RENEWALS {
-            let is_held = renew(arguments, filter, lease);
-            if !is_held && !is_lost {
-                note("the lease is lost, and somebody else has claimed the key");
-            }
-            is_lost = !is_held;
-            renewed = Instant::now();
+        if since_boot().saturating_sub(tried) >= held.arguments.lease / RENEWALS {
+            held.renew();
+            tried = since_boot();
         }
     }
-}
-
-/// Renews a lease, or claims the key again: a lease ends while the machine is suspended, or the
-/// process is stopped. Returns false if somebody else has the key; then the confirmation fails.
-fn renew<'f>(arguments: &RunOnce, filter: &'f Filter, lease: &mut Lease<'f>) -> bool {
-    let Err(Error::LeaseLost { .. }) = lease.extend(arguments.lease) else { return true };
-    match filter.claim(arguments.claim.as_bytes(), arguments.lease) {
-        Ok(Claim::Yours(again)) => *lease = again,
-        Ok(_) => return false,
-        // The next renewal tries again.
-        Err(_) => {}
-    }
-    true
 }
 
 /// Lists the claims that are held, the oldest first, or ends one.
@@ -184,14 +230,17 @@ mod tests {
         let (claim, length) = ("a".into(), Duration::from_secs(60));
         let arguments = RunOnce { claim, lease: length, dir, command };
         // Not SIGINT: where that was ignored at the start of the test, commands ignore it, too.
-        let ended = work(&arguments, &filter, lease(), &Stop::after(15));
+        let held = || {
+            let (given, is_lost) = (since_boot(), false);
+            Held { arguments: &arguments, filter: &filter, lease: lease(), given, is_lost }
+        };
+        let ended = work(held(), &Stop::after(15));
         assert!(matches!(ended, Err(Failure::Stopped(15))) && !made.exists());
-        let mut lease = lease();
+        let mut held = held();
         // One of the terminal that is seen when the command has just been started.
         let mut wait_for = |command: &mut Command| {
             let mut child = command.spawn().expect("a command");
-            let held = (&filter, &mut lease);
-            wait(&mut child, &arguments, held, &Stop::after(15)).expect("its end")
+            wait(&mut child, &mut held, &Stop::after(15)).expect("its end")
         };
         assert!(wait_for(Command::new("sleep").arg("0.1")).success(), "it got two");
         let elsewhere = wait_for(Command::new("sleep").arg("1000").process_group(0));

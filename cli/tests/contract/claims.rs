@@ -135,6 +135,24 @@ fn a_run_that_was_stopped_until_its_lease_was_over_claims_its_key_again() {
 }
 
 #[test]
+fn a_claim_that_was_ended_is_not_claimed_again_by_the_run_that_had_it() {
+    let (place, dir) = made();
+    let (begun, go) = (place.at("begun"), place.at("go"));
+    let script = format!("echo yes > {begun}; until [ -e {go} ]; do sleep 0.02; done");
+    let lease = ["run", "--claim", "a", "--lease", "8s", &dir, "--", "sh", "-c", &script];
+    let child = start(&lease);
+    await_content(&begun, "yes\n");
+    ok(&["claims", &dir, "--end", "a"], b"");
+    // Longer than until the next renewal.
+    sleep(Duration::from_secs(4));
+    assert!(ok(&["claims", &dir, "--json"], b"").json().is_empty());
+    fs::write(&go, "").expect("space");
+    let ended = child.wait_with_output().expect("its end");
+    assert_eq!(ended.status.code(), Some(2), "{ended:?}");
+    assert_eq!(under(&dir, "a", "exit 5").code, Some(5), "the key is free");
+}
+
+#[test]
 fn a_signal_reaches_the_command_and_the_key_is_free_again() {
     let (place, dir) = made();
     let begun = place.at("begun");

@@ -18,7 +18,7 @@
 
 use super::items::Items;
 use super::moves::other_bucket;
-use super::table::Table;
+use super::table::{Table, WHOLE};
 use super::timed::Timed;
 use super::word::Word;
 use crate::block::Block;
@@ -108,7 +108,10 @@ fn distinct<W: Word, const BURSTS: bool>(
     if closed == 0 {
         let used = table.used_by_age(block);
         let used: u64 = used.iter().take(usize::try_from(ages).unwrap_or(0) + 1).sum();
-        return Counted::of_occupied(classes, used as f64, 1.0);
+        let counted = Counted::of_occupied(classes, used as f64, 1.0);
+        // Some keys of a block that is closed as a whole have no slot.
+        let doubt = if block.own(WHOLE) > 0 { counted.keys / 8.0 } else { counted.doubt };
+        return Counted { doubt, ..counted };
     }
     let closed = closed as f64 / buckets;
     let open_pairs = (1.0 - closed).max(0.0).powi(2);

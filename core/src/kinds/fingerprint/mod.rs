@@ -33,7 +33,7 @@
 //! one bucket, for one window. In windows of inserts whose
 //! size follows from the window, a block of which an eighth of the buckets is closed is closed as a
 //! whole: it answers "present" for every key until the keys that find no room meanwhile have
-//! expired, within about two windows.
+//! expired, within about two windows if new keys come.
 //!
 //! # No key is missed
 //!
