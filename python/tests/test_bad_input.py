@@ -294,8 +294,8 @@ def test_a_path_is_taken_as_the_system_takes_it_and_an_empty_one_is_refused(
             ebbtide.open(empty)
         with pytest.raises(ValueError, match="empty"):
             ebbtide.verify(empty)
-        with pytest.raises(ValueError, match="empty"):
-            ebbtide.Reader(empty)
+    with pytest.raises(ValueError, match="empty"):
+        ebbtide.Reader("")
     with pytest.raises(ValueError, match="empty"):
         ebbtide.open(".", image="")
 
