@@ -92,18 +92,17 @@ pub fn supervise(dir: &Path, minutes: &[Minute]) -> Result<()> {
     let filter = Filter::open_or_create(&rates, work::spec(), work::options())?;
     let bounds = Bounds::new(&filter.parameters())?;
     filter.close()?;
-    let watched = fs::read_to_string(&names).unwrap_or_default();
-    let watched = watched.lines().map(str::to_owned).collect();
+    let (first, done) = resume(&rates, minutes, 0)?;
+    let watched = watched_in(first, &fs::read_to_string(&names).unwrap_or_default());
     let mut crew = Crew { rates, names, writers: [None, None], reader: None, watched };
 
-    let (first, done) = resume(&crew.rates, minutes, 0)?;
     let (mut exact, mut summary) = (Exact::default(), Summary::default());
     println!("{first} of {} minutes are complete", minutes.len());
     for (number, minute) in minutes.iter().enumerate() {
         exact.add(minute);
         if number >= first {
             crew.insert(minutes, number, if number == first { done } else { [0; WRITERS] })?;
-            summary.print(minute, &exact, &bounds, &crew.rates(minute)?);
+            summary.print(minute, &exact, &bounds, &crew.rates(number, minute)?);
         }
     }
     summary.end();
@@ -165,7 +164,7 @@ impl Crew {
 
     /// Returns the rates of all watched sources at the end of a minute, and stops watching those
     /// that have become slow.
-    fn rates(&mut self, minute: &[Request]) -> Result<Vec<(String, Rate)>> {
+    fn rates(&mut self, number: usize, minute: &[Request]) -> Result<Vec<(String, Rate)>> {
         let end = (minute[0].time / MINUTE + 1) * MINUTE - 1;
         let mut request = format!("rates {} {end}\n", self.watched.len());
         self.watched.iter().for_each(|source| request.extend([source, "\n"]));
@@ -186,17 +185,31 @@ impl Crew {
         let rates: Vec<_> = std::mem::take(&mut self.watched).into_iter().zip(rates).collect();
         let fast = rates.iter().filter(|(_, rate)| rate.at_least || rate.count >= super::WATCHED);
         self.watched = fast.map(|(source, _)| source.clone()).collect();
-        self.save()?;
+        self.save(number, &rates)?;
         Ok(rates)
     }
 
-    /// Stores the names of the watched sources, for a run that continues this one.
-    fn save(&self) -> Result<()> {
-        let names: String = self.watched.iter().flat_map(|name| [name, "\n"]).collect();
+    /// Stores the names of the watched sources, for a run that continues this one: the number of
+    /// the minute, and of its sources first those that are watched on.
+    fn save(&self, number: usize, rates: &[(String, Rate)]) -> Result<()> {
+        let mut names = format!("{number} {}\n", self.watched.len());
+        let slow = rates.iter().map(|(name, _)| name).filter(|name| !self.watched.contains(*name));
+        names.extend(self.watched.iter().chain(slow).flat_map(|name| [name.as_str(), "\n"]));
         let new = self.names.with_extension("new");
         fs::write(&new, names)?;
         Ok(fs::rename(new, &self.names)?)
     }
+}
+
+/// Returns the sources to watch in a minute, from the names stored at the end of a minute. If it is
+/// the same one, because nothing of the next is in the filter, its table is printed again and has
+/// those, too, that have become slow in it.
+fn watched_in(number: usize, stored: &str) -> BTreeSet<String> {
+    let mut lines = stored.lines();
+    let head = lines.next().and_then(|head| head.split_once(' '));
+    let fast = head.and_then(|(minute, fast)| Some((minute.parse().ok()?, fast.parse().ok()?)));
+    let (minute, fast): (usize, usize) = fast.unwrap_or((number, usize::MAX));
+    lines.take(if minute == number { usize::MAX } else { fast }).map(str::to_owned).collect()
 }
 
 fn total(done: Done) -> usize {

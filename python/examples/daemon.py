@@ -1,11 +1,13 @@
-"""A daemon that handles each message once, whatever happens to it.
+"""A daemon that handles no message twice, whatever happens to it.
 
     python daemon.py STATE < messages
     python daemon.py --demo
 
-Reads lines `ID TEXT`, and prints the text of those whose ID was not seen within ten minutes. Kill
-it at any moment and start it again: it continues where it was. While it runs, `ebbtide stat STATE`,
-or another program that opens the same directory, sees what it has seen.
+Reads lines `ID TEXT`, and prints the text of those whose ID was not seen within ten minutes. Stop
+it and start it again: it continues where it was. A kill or a power cut between the record and the
+text suppresses that one message; where it must not, claim the ID, and confirm the claim when the
+work is done. While it runs, `ebbtide stat STATE`, or another program that opens the same directory,
+sees what it has seen.
 """
 
 from __future__ import annotations
@@ -20,24 +22,36 @@ from types import FrameType
 import ebbtide
 
 
-def stop(_signal: int, _frame: FrameType | None) -> None:
-    """SIGTERM ends the daemon as an interrupt does, through the `with` statement."""
-    raise KeyboardInterrupt
+class Stop:
+    """A signal ends the daemon through the `with` statement: at once while it waits for a line,
+    else when the message that it works on is handled, because its ID is recorded by then."""
+
+    is_busy = False
+    is_asked = False
+
+    def __call__(self, _signal: int, _frame: FrameType | None) -> None:
+        self.is_asked = True
+        if not self.is_busy:
+            raise KeyboardInterrupt
 
 
-def run(state: Path, lines: Iterable[str]) -> int:
+def run(state: Path, lines: Iterable[str], stop: Stop) -> int:
     """Handles the new messages, and returns how many there were."""
     handled = 0
     # A message that was recorded survives a power cut: it is never handled twice.
     with ebbtide.open(state, ebbtide.Fingerprint(window="10m"), durability="always") as seen:
         try:
             for line in lines:
+                stop.is_busy = True
                 identifier, _, text = line.rstrip("\n").partition(" ")
                 if seen.check_and_insert(identifier):
                     print(text, flush=True)
                     handled += 1
+                stop.is_busy = False
+                if stop.is_asked:
+                    break
         except KeyboardInterrupt:
-            print("stopped", file=sys.stderr)
+            pass
         stat = seen.stat()
         print(f"{handled} new; {stat.inserts} so far, fill {stat.fill:.2%}", file=sys.stderr)
     return handled
@@ -49,13 +63,15 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as home:
             state = Path(home) / "seen"
             # The second run has seen all of them.
-            assert run(state, messages) == 7 and run(state, messages) == 0
+            assert run(state, messages, Stop()) == 7 and run(state, messages, Stop()) == 0
         print("daemon: 7 of 20 messages were new, and none after a restart")
         return
     if len(sys.argv) != 2:
         sys.exit(__doc__)
+    stop = Stop()
     signal.signal(signal.SIGTERM, stop)
-    run(Path(sys.argv[1]), sys.stdin)
+    signal.signal(signal.SIGINT, stop)
+    run(Path(sys.argv[1]), sys.stdin, stop)
 
 
 if __name__ == "__main__":

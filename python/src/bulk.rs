@@ -221,7 +221,8 @@ pub fn insert_all<'py>(
     Ok(inserted)
 }
 
-/// Checks and inserts many keys, slice by slice; `answered` receives the answers.
+/// Checks and inserts many keys, slice by slice; `answered` receives the answers, also those for
+/// the keys before one that failed.
 pub fn check_and_insert_all<'py>(
     slot: &Slot<Filter>,
     py: Python<'py>,
@@ -233,12 +234,12 @@ pub fn check_and_insert_all<'py>(
     let mut answers = Vec::new();
     Keys::new(keys)?.in_slices(py, |keys| {
         answers.clear();
-        slot.patient(py, |filter| {
+        let outcome = slot.patient(py, |filter| {
             // After a wait, or in a forked child: from the first key without an answer on.
             let rest = keys.get(answers.len()..).unwrap_or_default();
             settings.patient(filter).check_and_insert_all(rest, &mut answers)
-        })?;
+        });
         answered(&answers);
-        Ok(())
+        outcome
     })
 }

@@ -128,6 +128,9 @@ impl PyFilter {
     /// ``keys`` and the settings are those of ``insert_all`` and ``check_and_insert``.
     /// ``numpy.frombuffer(answers, "u1")`` makes an array of the answers.
     ///
+    /// Where the call ends with an exception, such as FullDisk or KeyboardInterrupt, its attribute
+    /// ``answers`` has the answers for the first keys. Those are inserted, the others are not.
+    ///
     /// >>> import tempfile, ebbtide
     /// >>> with ebbtide.open(tempfile.mkdtemp(), ebbtide.Fingerprint(last=1000)) as seen:
     /// ...     list(seen.check_and_insert_all(["a", "b", "a"]))
@@ -144,10 +147,18 @@ impl PyFilter {
     ) -> PyResult<Bound<'py, PyBytes>> {
         let settings = Settings::new(time, durability, since, weight)?;
         let mut bytes = Vec::new();
-        bulk::check_and_insert_all(&self.slot, py, keys, settings, |answers| {
+        let outcome = bulk::check_and_insert_all(&self.slot, py, keys, settings, |answers| {
             bytes.extend(answers.iter().map(|&answer| answers::byte(answer)));
-        })?;
-        Ok(PyBytes::new(py, &bytes))
+        });
+        let answers = PyBytes::new(py, &bytes);
+        match outcome {
+            Ok(()) => Ok(answers),
+            Err(error) => {
+                // An exception that takes no attributes is raised without.
+                drop(error.value(py).setattr("answers", &answers));
+                Err(error)
+            }
+        }
     }
 
     /// Removes a key that was inserted, once; returns whether it was there. ``weight`` removes it
@@ -223,8 +234,9 @@ impl PyFilter {
     /// Keys are checked and inserted in batches of ``batch`` items (1024), which is faster than one
     /// by one. Items are yielded once their batch is full, and those of a batch that was not
     /// consumed to its end are remembered and not yielded again: use ``batch=1`` for a stream whose
-    /// items must not wait. If the iterable or ``key`` raises, or an item is no key, those before
-    /// are yielded first. The other settings are those of ``check_and_insert``.
+    /// items must not wait. If the iterable or ``key`` raises, an item is no key, or the filter
+    /// fails (FullDisk), those before are yielded first. The other settings are those of
+    /// ``check_and_insert``.
     ///
     /// >>> import tempfile, ebbtide
     /// >>> with ebbtide.open(tempfile.mkdtemp(), ebbtide.Fingerprint(last=1000)) as seen:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import re
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 import ebbtide
 from ebbtide._specs import PARAMETERS, Spec
+from ebbtide._stream import only_new
 
 from .conftest import EFFORT, REPOSITORY
 
@@ -206,6 +208,65 @@ def test_only_new_yields_what_was_taken_before_an_error(tmp_path: Path) -> None:
                         found.append(item)
                 assert found == expected, (number, batch)
                 assert "d" not in seen and "c" not in seen
+
+
+def test_an_exception_has_the_answers_for_the_keys_that_were_inserted_before_it(
+    tmp_path: Path,
+) -> None:
+    def interrupted() -> Iterator[str]:
+        yield from (str(number % 65_000) for number in range(140_000))
+        raise KeyboardInterrupt
+
+    with ebbtide.open(tmp_path / "f", ebbtide.Bloom(70_000, fpr=1e-9)) as seen:
+        with pytest.raises(KeyboardInterrupt) as raised:
+            seen.check_and_insert_all(interrupted())
+        answers: bytes = raised.value.answers  # type: ignore[attr-defined]
+        # Two slices: what the third had taken is not inserted.
+        assert answers == b"\1" * 65_000 + b"\0" * (2 * 65_536 - 65_000)
+        with pytest.raises(TypeError) as wrong:
+            seen.check_and_insert_all(["new", 7])
+        assert wrong.value.answers == b"" and "new" not in seen  # type: ignore[attr-defined]
+
+
+def test_a_signal_in_a_bulk_call_hides_no_answer(tmp_path: Path) -> None:
+    def stop(_signal: int, _frame: object) -> None:
+        raise InterruptedError
+
+    keys = [str(number) for number in range(1_000_000)]
+    former = signal.signal(signal.SIGALRM, stop)
+    try:
+        with ebbtide.open(tmp_path / "f", ebbtide.Bloom(1_000_000)) as seen:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.01)
+                answers = seen.check_and_insert_all(keys)
+            except InterruptedError as error:
+                # Without answers if it came before the call, or after it.
+                answers = getattr(error, "answers", b"")
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            assert seen.stat().inserts == answers.count(1)
+            assert list(seen.contains_all(keys[: len(answers)])).count(1) == len(answers)
+    finally:
+        signal.signal(signal.SIGALRM, former)
+
+
+def test_only_new_yields_the_items_whose_answers_come_with_an_exception(tmp_path: Path) -> None:
+    class Full:
+        """A filter whose disk is full after two keys, and then has room."""
+
+        def __init__(self, filter: ebbtide.Filter) -> None:
+            self.filter = filter
+
+        def check_and_insert_all(self, keys: list[str]) -> bytes:
+            error = ebbtide.FullDisk("no room")
+            error.answers = self.filter.check_and_insert_all(keys[:2])
+            raise error
+
+    with ebbtide.open(tmp_path / "f", ebbtide.Bloom(1000, fpr=1e-9)) as seen:
+        found = []
+        with pytest.raises(ebbtide.FullDisk):
+            for item in only_new(Full(seen), ["a", "b", "c"], None, 3, {}):  # type: ignore[arg-type]
+                found.append(item)
+        assert found == ["a", "b"] and list(seen.only_new(["a", "b", "c"])) == ["c"]
 
 
 def test_only_new_yields_all_that_it_remembers_of_a_large_batch_with_an_item_that_is_no_key(

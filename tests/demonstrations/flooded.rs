@@ -4,6 +4,7 @@ use crate::flood::requests::{MINUTE, Request, generate};
 use crate::flood::{LAMBDA, WATCHED};
 use crate::program::{FLOOD, Program, moments};
 use std::collections::{BTreeMap, HashMap};
+use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -147,6 +148,27 @@ pub fn one_killed() {
         }
     }
     panic!("in ten runs no process was killed in time");
+}
+
+/// Five sources are fast in the first minute, and slow in the third.
+pub fn ended_twice() {
+    let place = tempfile::tempdir().expect("a directory");
+    let (dir, file) = (place.path().join("flood"), place.path().join("log"));
+    let mut log = String::new();
+    for (minute, requests) in [(0, 100), (1, 0), (2, 1)] {
+        for source in 1..=5 {
+            let request = format!("10.0.0.{source} - - [02/Jun/2025:00:0{minute}:06 +0000] ...\n");
+            log.push_str(&request.repeat(requests));
+        }
+        log.push_str(&format!("10.0.0.9 - - [02/Jun/2025:00:0{minute}:07 +0000] ...\n"));
+    }
+    fs::write(&file, log).expect("a file");
+    let mut all = Tables::new();
+    for run in 0..2 {
+        tables(&Program::start_with(FLOOD, &dir, Some(&file)).end(), false, &mut all);
+        let rows: Vec<usize> = all.values().map(Vec::len).collect();
+        assert_eq!(rows, [5, 5, 5], "after {run} runs before");
+    }
 }
 
 fn compare(found: &Tables, expected: &Tables) {

@@ -21,13 +21,14 @@ use std::env::args_os;
 /// A claim, and its test.
 type Claim = (&'static str, fn());
 
-const CLAIMS: [Claim; 7] = [
+const CLAIMS: [Claim; 8] = [
     ("an_audit_killed_at_any_click_decides_as_if_it_had_not_been_killed", audited::killed),
     ("no_duplicate_passes_the_plain_question_and_prices_make_mistakes_cheaper", audited::balance),
     ("decisions_lost_in_a_power_cut_are_held_and_change_no_others", audited::lost_decisions),
     ("filters_that_lost_clicks_in_a_power_cut_receive_them_again", audited::lost_inserts),
     ("the_table_of_each_minute_agrees_with_exact_counts", flooded::exact),
     ("tables_after_kills_of_all_processes_are_those_of_an_undisturbed_run", flooded::all_killed),
+    ("the_table_of_the_last_minute_is_printed_again_with_all_its_rows", flooded::ended_twice),
     ("tables_after_kills_of_a_writer_and_the_reader_are_the_same", flooded::one_killed),
 ];
 

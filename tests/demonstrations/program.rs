@@ -34,10 +34,15 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts a program on a directory.
+    /// Starts a program on a directory, with the requests that it generates.
     pub fn start(name: &str, dir: &Path) -> Self {
+        Self::start_with(name, dir, None)
+    }
+
+    /// Starts a program on a directory, with the requests of a file.
+    pub fn start_with(name: &str, dir: &Path, file: Option<&Path>) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("this program's file"));
-        command.arg(name).arg(dir).stdout(Stdio::piped()).process_group(0);
+        command.arg(name).arg(dir).args(file).stdout(Stdio::piped()).process_group(0);
         let mut process = command.spawn().expect("a process");
         let lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
         let (pass, received) = channel();

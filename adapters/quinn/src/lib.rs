@@ -28,9 +28,9 @@ type OnError = Arc<dyn Fn(&Error) + Send + Sync>;
 /// accepted. A use is remembered over restarts and crashes; after a power cut as the filter's
 /// durability says (by default all but about the last second).
 ///
-/// The calls access memory only, unless the durability is
-/// [`Always`](ebbtide::Durability::Always), with which each use of a token waits for a sync in the
-/// endpoint's task.
+/// The calls access memory only, but for the first use after an opening, which begins a log, and
+/// rare waits (`docs/async.md`). With [`Always`](ebbtide::Durability::Always) each use of a token
+/// waits for a sync in the endpoint's task.
 pub struct SeenTokens {
     filter: Filter<Fingerprint>,
     lifetime: Duration,
@@ -45,8 +45,10 @@ impl SeenTokens {
     ///
     /// # Errors
     /// As [`Filter::open_or_create`]; in particular [`Error::Mismatch`] if the log was created for
-    /// another lifetime: `ebbtide alter DIR --window ...` changes it, to the lifetime and
-    /// [`MARGIN`].
+    /// another lifetime. `ebbtide alter DIR --window ...` changes it, to the lifetime and
+    /// [`MARGIN`], if the log of the filter was kept for as long ([`Options::keep_log`]). Otherwise
+    /// used tokens would be valid once more: change the key of the tokens, and open another
+    /// directory.
     pub fn open(dir: impl AsRef<Path>, lifetime: Duration, options: Options) -> Result<Self> {
         let window = Fingerprint::window(lifetime.saturating_add(MARGIN)).fpr(FPR);
         let filter = Filter::open_or_create(dir, window, options)?;

@@ -31,8 +31,10 @@ impl SingleUseSessions {
     ///
     /// # Errors
     /// As [`Filter::open_or_create`]; in particular [`Error::Mismatch`] if the filter was created
-    /// for another lifetime: `ebbtide alter DIR --window ...` changes it, to the lifetime and
-    /// [`MARGIN`](crate::MARGIN).
+    /// for another lifetime. `ebbtide alter DIR --window ...` changes it, to the lifetime and
+    /// [`MARGIN`](crate::MARGIN), if the filter has kept its log for as long
+    /// ([`Options::keep_log`]). Otherwise used sessions could be resumed once more: change the key
+    /// of the tickets or empty the store, and open another directory.
     pub fn open(
         dir: impl AsRef<Path>,
         beneath: Arc<dyn StoresServerSessions>,

@@ -90,7 +90,9 @@ impl<A> IdempotencyLayer<A> {
 
     /// Holds a response back until a power cut cannot make its key forgotten any more: for a sync
     /// that all requests of that time share, and that blocks no thread. So it does with the
-    /// response to a repetition of a request that is done.
+    /// response to a repetition of a request that is done. If that sync fails, the response is sent
+    /// nevertheless, because the request has run, and a refusal would have its client repeat it;
+    /// [`on_error`](Self::on_error) gets the error.
     #[must_use]
     pub fn durable(self) -> Self {
         self.with(|settings| settings.durable = true)

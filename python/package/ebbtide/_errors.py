@@ -10,11 +10,13 @@ class Error(Exception):
     """Any error of ebbtide. The message says what was expected, what was found, and what to do.
 
     ``code`` and ``name`` are the engine's code of the error: a number and a name that never change
-    between versions, the same in all languages.
+    between versions, the same in all languages. Raised by ``check_and_insert_all``, it has the
+    answers for the keys that were inserted before, in order (``answers``).
     """
 
     code: int = 0
     name: str = ""
+    answers: bytes
 
 
 class Damaged(Error):
@@ -199,7 +201,8 @@ class IoError(Error, OSError):
 
 
 class FullDisk(IoError):
-    """The disk is full, or a quota exhausted. Nothing is lost: free some space and try again."""
+    """The disk is full, or a quota exhausted. Nothing is lost: free some space and try again;
+    ``check_and_insert_all`` with the keys after those of ``answers``."""
 
 
 #: The classes by the names of the engine's codes.

@@ -43,17 +43,16 @@ def _only_new(
     batch = min(batch, _MOST)
     while True:
         taken, keys, failure = _take(items, key, batch)
-        try:
-            # An error of the source is not hidden by that of a closed filter.
-            has_keys = bool(keys) or failure is None
-            answers = seen.check_and_insert_all(keys, **settings) if has_keys else b""
-        except (TypeError, ValueError):
+        # An error of the source is not hidden by that of a closed filter.
+        has_keys = bool(keys) or failure is None
+        answers, error = _inserted(seen, keys, settings) if has_keys else (b"", None)
+        if isinstance(error, (TypeError, ValueError)) and not answers:
             keys, wrong = _keys_before_error(seen, keys)
-            if wrong is None:
-                raise
-            # Ctrl-C is not hidden by an item that is no key.
-            failure = wrong if failure is None or isinstance(failure, Exception) else failure
-            answers = seen.check_and_insert_all(keys, **settings) if keys else b""
+            if wrong is not None:
+                failure = _stronger(failure, wrong)
+                answers, error = _inserted(seen, keys, settings) if keys else (b"", None)
+        failure = _stronger(failure, error)
+        del error
         for item, answer in zip(taken, answers):
             if answer != _PRESENT:
                 yield item
@@ -64,6 +63,24 @@ def _only_new(
                 del failure  # Its traceback has this frame.
         if len(taken) < batch:
             return
+
+
+def _inserted(
+    seen: Filter, keys: list[Any], settings: dict[str, Any]
+) -> tuple[bytes, BaseException | None]:
+    """Returns the answers for the keys that were inserted, and the error that ended them."""
+    try:
+        return seen.check_and_insert_all(keys, **settings), None
+    except BaseException as error:
+        return getattr(error, "answers", b""), error
+
+
+def _stronger(
+    failure: BaseException | None, error: BaseException | None
+) -> BaseException | None:
+    """Returns the later error, unless that hides Ctrl-C."""
+    is_hidden = error is None or (failure is not None and not isinstance(failure, Exception))
+    return failure if is_hidden else error
 
 
 def _take(

@@ -11,7 +11,7 @@ use async_nats::HeaderMap;
 use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::consumer::pull::{Ordered, OrderedConfig};
 use async_nats::jetstream::context::GetStreamErrorKind;
-use async_nats::jetstream::stream::{Config, Stream};
+use async_nats::jetstream::stream::{Config, RawMessageErrorKind, Stream};
 use async_nats::jetstream::{self, Context, ErrorCode};
 use futures::StreamExt;
 use std::time::Duration;
@@ -190,9 +190,17 @@ impl Source for JetStreamSource<'_> {
     }
 
     fn end(&mut self) -> Result<Option<Position>> {
-        let runtime = self.runtime;
-        let info = runtime.block_on(self.stream.info()).map_err(Failure::passing)?;
-        let end = Position { major: info.state.last_sequence, minor: 0 };
-        Ok((info.state.messages > 0).then_some(end))
+        self.runtime.block_on(async {
+            let state = &self.stream.info().await.map_err(Failure::passing)?.state;
+            // The messages with the highest sequences may have been deleted.
+            for sequence in (state.first_sequence..=state.last_sequence).rev() {
+                match self.stream.get_raw_message(sequence).await {
+                    Ok(_) => return Ok(Some(Position { major: sequence, minor: 0 })),
+                    Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => {}
+                    Err(error) => return Err(Failure::passing(error)),
+                }
+            }
+            Ok(None)
+        })
     }
 }

@@ -150,6 +150,26 @@ fn messages_that_jetstream_removed_before_they_were_read_are_missed() {
 }
 
 #[test]
+fn a_stream_of_jetstream_without_its_newest_messages_is_drained() {
+    let home = tempfile::tempdir().expect("a directory");
+    let Some(broker) = Broker::start(Brand::Nats, home.path()) else { return };
+    let server = Server::new(&broker.url).expect("a server");
+    server.create("orders").expect("a stream");
+    let message = |number: u64| (number.to_string(), format!("message {number}"));
+    server.send("orders", &(0..20).map(message).collect::<Vec<_>>()).expect("a server");
+    nats(&broker, async |context| {
+        let stream = context.get_stream("orders").await.expect("a stream");
+        for sequence in [15, 19, 20] {
+            assert!(stream.delete_message(sequence).await.expect("a message"));
+        }
+    });
+    let (dir, (ended, end)) = (home.path().join("state"), std::sync::mpsc::channel());
+    std::thread::spawn(move || ended.send(consume(&server, "orders", &dir, PLAN)));
+    let consumed = end.recv_timeout(std::time::Duration::from_secs(60)).expect("it ends");
+    assert_eq!(consumed.expect("a drained stream").new, 17);
+}
+
+#[test]
 fn a_stream_of_jetstream_that_was_created_anew_is_noticed() {
     let refused = refused_after(Brand::Nats, |broker, server, _| {
         nats(broker, async |context| {
