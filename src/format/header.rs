@@ -28,7 +28,7 @@ pub const DURABLE: Versions = Versions { written: 6, oldest: 4 };
 
 /// `live` and the banks. They belong to the processes that have the filter open, so only one
 /// version is read; an image of another version is rebuilt.
-pub const IMAGE: Versions = Versions { written: 18, oldest: 18 };
+pub const IMAGE: Versions = Versions { written: 19, oldest: 19 };
 
 impl Versions {
     /// Checks that this build reads a version.

@@ -93,6 +93,9 @@ impl EventsFrom<'_> {
     }
 }
 
+/// The bit of a request for a checkpoint because a record found no space on the disk.
+const LACKS_SPACE: u64 = 1 << 62;
+
 /// The request for a checkpoint, for which writers wait: 0 if there is none. The checkpoint
 /// increments it as it works. A hint, which orders nothing.
 #[derive(Debug, Clone, Copy)]
@@ -110,12 +113,23 @@ impl CheckpointRequest<'_> {
     #[must_use]
     #[inline]
     pub fn progress(self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.0.load(Ordering::Relaxed) & !LACKS_SPACE
     }
 
-    /// Opens a request, unless there is one. The handle that did so before may be dead.
-    pub fn open(self) {
-        let _ = self.0.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
+    /// Returns whether a record found no space, and not only the log is far too long.
+    #[must_use]
+    pub fn lacks_space(self) -> bool {
+        self.0.load(Ordering::Relaxed) & LACKS_SPACE != 0
+    }
+
+    /// Opens a request, unless there is one. The handle that did so before may be dead. One that is
+    /// there lacks space, too, if this one does.
+    pub fn open(self, lacks_space: bool) {
+        let lack = if lacks_space { LACKS_SPACE } else { 0 };
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |word| {
+            let opened = word.max(1) | lack;
+            (opened != word).then_some(opened)
+        });
     }
 
     /// Shows progress of a checkpoint that writers may wait for.

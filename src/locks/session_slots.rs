@@ -158,10 +158,11 @@ impl Sessions {
         self.wait_for_opener(patience, || Ok(!self.is_being_opened()?))
     }
 
-    /// Tries until it is done, or `patience` has passed since the holder of the opening byte last
-    /// showed progress. Tries at least once.
+    /// Tries until it is done, or has slept for `patience` since the holder of the opening byte last
+    /// showed progress. The time in which this process itself was stopped does not count: the bytes
+    /// that alternate may then look as before. Tries at least once.
     fn wait_for_opener(&self, patience: Duration, done: impl Fn() -> Result<bool>) -> Result<bool> {
-        let (mut begin, mut seen) = (Instant::now(), None);
+        let (mut slept, mut seen) = (Duration::ZERO, None);
         let mut pause = FIRST_PAUSE;
         loop {
             if done()? {
@@ -170,14 +171,15 @@ impl Sessions {
             let now = Some(self.progress()?);
             if seen != now {
                 // The first observation is no change.
-                begin = if seen.is_some() { Instant::now() } else { begin };
+                slept = if seen.is_some() { Duration::ZERO } else { slept };
                 seen = now;
             }
-            let left = patience.saturating_sub(begin.elapsed());
+            let left = patience.saturating_sub(slept);
             if left.is_zero() {
                 return Ok(false);
             }
             primitives::sleep(pause.min(left));
+            slept += pause.min(left);
             pause = (2 * pause).min(LONGEST_PAUSE);
         }
     }

@@ -64,12 +64,22 @@ pub fn sync_copies(
     let snapshots = snapshots.map(|&start| FileName::Snapshot { start });
     for file in snapshots.chain([FileName::Meta]) {
         let name = file.to_string();
-        // What cannot be opened was not read: an older snapshot, or `meta` of a new filter.
-        let Ok(file) = media.open(&name, Access::Read) else { continue };
+        let file = match media.open(&name, Access::Read) {
+            Ok(file) => file,
+            // It was not read: an older snapshot, or `meta` of a new filter.
+            Err(error) if is_no_file(error.kind()) => continue,
+            Err(error) => return Err(Error::io("open", media.path().join(name))(error)),
+        };
         sync_in_pieces(&*file, advance).map_err(Error::io("sync", media.path().join(name)))?;
         advance();
     }
     Ok(())
+}
+
+/// Returns whether an error says that recovery cannot have read a file.
+fn is_no_file(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{InvalidInput, NotFound, PermissionDenied};
+    matches!(kind, NotFound | InvalidInput | PermissionDenied)
 }
 
 /// Syncs a file of any length.

@@ -300,6 +300,19 @@ fn forgetting_keeps_all_keys_in_the_log_of_a_kind_without_time_whose_clock_was_o
 
 /// Makes a filter of the last hour, and closes it. The clock was `off` at its creation, as by the
 /// function, and was set right while it was open.
+#[test]
+fn a_filter_that_was_only_cleared_begins_its_clock_with_the_first_key_also_after_an_alteration() {
+    let (media, hands) = (memory(), Hands::new());
+    let filter = Filter::create_on(media, window(HOUR), hands.options()).expect("a filter");
+    filter.clear_without_a_clock().expect("a clear");
+    let filter = filter.into_any();
+    filter.alter(window(20 * MINUTE), Unlogged::Refuse).expect("its log is kept");
+    filter.insert("a").expect("an insert");
+    assert_eq!(filter.stat().expect("figures").time, Some(START));
+    filter.call().time(hands.now).insert("b").expect("an insert");
+    assert!(has(&filter, "a") && has(&filter, "b"), "both came just now");
+}
+
 fn make(dir: &Path, hands: &mut Hands, off: fn(Timestamp) -> Timestamp) {
     hands.clock.set_wall(off(hands.now));
     let filter = Filter::create(dir, window(HOUR), hands.options()).expect("a filter");

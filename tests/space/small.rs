@@ -247,3 +247,32 @@ fn a_keep_log_that_found_no_space_beside_other_handles_is_written_by_the_next_op
     assert!(memory.open("keep", Access::Read).is_ok());
     assert_eq!(left(), ["tmp-3"]);
 }
+
+#[test]
+fn on_a_full_disk_a_clear_and_a_new_amount_take_the_space_of_kept_log() {
+    let memory = Memory::new();
+    let media = || Arc::new(memory.clone());
+    let keeping = options().keep_log(Keep::Bytes(1 << 30)).segment_bytes(16 << 10);
+    let filter = Filter::create_on(media(), Bloom::capacity(1_000), keeping).expect("a filter");
+    for round in 0..8_u64 {
+        for key in 0..1_000 {
+            filter.insert((round << 32 | key).to_le_bytes()).expect("an insert");
+        }
+        filter.checkpoint().expect("a checkpoint");
+    }
+    let is_kept = |name: &&String| name.starts_with("kept-");
+    let kept = || memory.list().expect("a directory").iter().filter(is_kept).count();
+    let clear = || filter.clear();
+    let set = || {
+        let options = options().keep_log(Keep::Bytes(1 << 20));
+        Filter::<Bloom>::open_on(media(), options).map(drop)
+    };
+    for take in [&clear as &dyn Fn() -> ebbtide::Result<()>, &set] {
+        let before = kept();
+        assert!(before > 0, "log is kept");
+        memory.set_capacity(used(&memory));
+        take().expect("the space of kept log");
+        memory.set_capacity(u64::MAX);
+        assert!((1..before).contains(&kept()), "the oldest, and no more than is needed");
+    }
+}

@@ -64,23 +64,24 @@ impl<'a> Held<'a> {
     }
 
     /// Renews the lease. One that has ended because the machine was suspended, or this process
-    /// stopped, is claimed again; not one that was ended. If it is lost, the confirmation fails.
+    /// stopped or kept waiting, is claimed again; not one that was ended before it was over. If it
+    /// is lost, the confirmation fails.
     fn renew(&mut self) {
         if self.is_lost {
             return;
         }
-        let (is_over, now) = (self.age() >= self.arguments.lease, since_boot());
+        let now = since_boot();
         match self.lease.extend(self.arguments.lease) {
-            Err(Error::LeaseLost { .. }) => self.claim_again(is_over),
+            Err(Error::LeaseLost { .. }) => self.claim_again(),
             // The next renewal tries again.
             Err(_) => {}
             Ok(_) => self.given = now,
         }
     }
 
-    fn claim_again(&mut self, is_over: bool) {
+    fn claim_again(&mut self) {
         let (key, lease) = (self.arguments.claim.as_bytes(), self.arguments.lease);
-        let now = since_boot();
+        let (is_over, now) = (self.age() >= lease, since_boot());
         let claimed = if is_over { self.filter.claim(key, lease).map(Some) } else { Ok(None) };
         match claimed {
             Ok(Some(Claim::Yours(again))) => (self.lease, self.given) = (again, now),

@@ -75,16 +75,17 @@ pub(super) fn has_window(
 }
 
 /// Returns the time that an operation has in a filter that takes it over, of a kind that uses time
-/// or not, whose latest time is `latest`.
+/// or not, whose latest time is `latest`. A clear without a time does not start its clock.
 pub(in crate::api) fn time_in(
     operation: &Operation,
     uses_time: bool,
     latest: OperationTime,
 ) -> OperationTime {
-    let stream = operation.is_stream_time;
+    let (stream, untouched) = (operation.is_stream_time, OperationTime::default());
     match operation.time.map(Timestamp::as_unix_micros) {
         Some(time) if uses_time => latest.taking_over(OperationTime { time, stream }),
         Some(time) => OperationTime { time, stream },
+        None if uses_time && operation.change == Change::Clear && latest == untouched => latest,
         // Without a clock.
         None if uses_time && !stream => latest.by_clock(None),
         None => OperationTime { time: 0, stream },

@@ -2,6 +2,7 @@
 
 mod unfinished;
 
+use crate::admin::look::look_at;
 use crate::api::alter::check_weights;
 use crate::api::alter::refill::{is_taken, time_in};
 use crate::api::alter::take_over::{LatestByClock, has_removals, take_over};
@@ -20,9 +21,10 @@ use crate::engine::write::clear::clear;
 use crate::engine::write::request::{Precondition, Request, Waits};
 use crate::engine::write::single::write_recorded;
 use crate::error::{Error, Result};
-use crate::image::clock_offset;
-use crate::media::Disk;
+use crate::image::{Control, clock_offset};
+use crate::media::{Access, Disk};
 use crate::options::{Durability, Options};
+use crate::recovery::KnownExtent;
 use ebbtide_core::hash::{KeyHasher, mix, scale};
 use ebbtide_core::kind::Kind;
 use ebbtide_core::time::OperationTime;
@@ -96,12 +98,27 @@ struct Part {
 impl Part {
     const ALL: Self = Self { cleared: 0, end: u64::MAX };
 
+    /// Returns all of a filter's log, up to the log's end now if others write to it: they may be
+    /// faster than who reads.
+    fn until_now(dir: &Path) -> Result<Self> {
+        let media = Disk::new(dir);
+        let end = look_at(&media, |meta, known| {
+            let image = match known {
+                KnownExtent::WritersLive { .. } => Control::find(&media, meta.uuid, Access::Read)?,
+                _ => None,
+            };
+            Ok(image.map_or(u64::MAX, |image| image.tail().hint()))
+        })?;
+        Ok(Self { end: end.saturating_sub(1), ..Self::ALL })
+    }
+
     /// Returns what a filter has of its log, up to the log's end now; and the latest time that came
     /// with a key.
     fn of(dir: &Path) -> Result<(Self, OperationTime)> {
         let (mut part, mut latest) = (Self { cleared: 0, end: 0 }, OperationTime::default());
+        let most = Self::until_now(dir)?.end;
         let mut history = History::open(dir)?.with_undurable();
-        while let Some(commit) = history.read_patiently()? {
+        while let Some(commit) = history.read_patiently()?.filter(|commit| commit.lsn <= most) {
             part.end = commit.lsn;
             for Operation { lsn, time, is_stream_time, change } in commit.operations {
                 if matches!(change, Change::Clear) {
@@ -135,15 +152,13 @@ impl Source {
     fn prepare(&mut self, dir: &Path, to: &dyn Kind, clock: &Clock, is_alone: bool) -> Result<()> {
         let kinds = [&self.history.revision.meta.kind, &self.history.meta().kind];
         let was_without_time = to.uses_time() && kinds.iter().any(|kind| !kind.uses_time());
-        let mut with_keys = OperationTime::default();
-        if !is_alone || was_without_time {
-            let (part, latest) = Part::of(dir)?;
-            with_keys = latest;
-            if !is_alone {
-                // A clear is of the filter's own keys.
-                self.part = part;
-            }
-        }
+        let (part, with_keys) = if !is_alone || was_without_time {
+            Part::of(dir)?
+        } else {
+            (Part::until_now(dir)?, OperationTime::default())
+        };
+        // Of several, a clear is of the filter's own keys.
+        self.part = if is_alone { Part { cleared: 0, ..part } } else { part };
         self.latest = LatestByClock::new(clock.clone(), with_keys);
         Ok(())
     }
@@ -393,5 +408,33 @@ impl<K: Spec> Writing<K> {
         let written = write_recorded(writer, &request.recorded(time))?;
         self.has_clock |= is_by_clock;
         Ok(is_taken(operation, written.checked))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Any, Bloom};
+
+    #[test]
+    fn a_single_source_ends_where_its_log_ended_when_the_copy_began() {
+        let home = tempfile::tempdir().expect("a directory");
+        let options = || Options::new().background(false);
+        let filter = Filter::create(home.path(), Bloom::capacity(1000), options());
+        let filter = filter.expect("a filter");
+        let insert = |key: u64| filter.insert(key.to_le_bytes()).expect("an insert");
+        (0..10).for_each(|key| assert!(insert(key)));
+        let kind = "bloom capacity=2000".parse::<Any>().and_then(|spec| spec.kind());
+        let kind = kind.expect("a kind");
+        let mut source = Source::open(home.path()).expect("its log");
+        source.prepare(home.path(), &*kind, &Clock::system(), true).expect("the end");
+        (10..20).for_each(|key| assert!(insert(key)));
+        source.advance(&*kind).expect("the first commit");
+        let mut operations = 0;
+        while source.next.is_some() {
+            operations +=
+                source.advance(&*kind).expect("a commit").map_or(0, |of| of.operations.len());
+        }
+        assert_eq!(operations, 10);
     }
 }

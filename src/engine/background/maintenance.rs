@@ -122,7 +122,7 @@ impl LogTask {
         // gets the error.
         let allocated = engine.log_space.allocate_ahead(records, present, soon);
         if allocated.as_ref().is_err_and(|error| error.is_full()) {
-            engine.backpressure.restrain();
+            engine.backpressure.restrain(true);
         }
         failed_in_background("allocation", engine.path(), allocated);
     }

@@ -262,6 +262,10 @@ impl Staging {
     /// # Errors
     /// [`Error::Io`], including a full disk: the filter is unchanged.
     pub(crate) fn allocate(&self, writer: &Writer) -> Result<Allocated> {
+        if !self.bank_changes.is_empty() {
+            // Another filter's bank in this directory may have the same name.
+            writer.shared.check_directory()?;
+        }
         let mut banks = vec![(0, self.banks.clone())];
         for change in &self.bank_changes {
             let opened = match &change.opens {

@@ -71,13 +71,18 @@ impl Backpressure {
         self.passed.next() < allowed
     }
 
+    /// Returns whether a record found no space.
+    pub(crate) fn lacks_space(&self) -> bool {
+        self.shared.header().checkpoint_request().lacks_space()
+    }
+
     /// Requests a checkpoint from the background thread, and makes writers wait for it. Returns
     /// false if there is no such thread.
     #[cold]
-    pub(crate) fn request(&self) -> bool {
+    pub(crate) fn request(&self, lacks_space: bool) -> bool {
         let has_thread = self.shared.options.background;
         if has_thread {
-            self.shared.header().checkpoint_request().open();
+            self.shared.header().checkpoint_request().open(lacks_space);
             self.wakeup.wake();
         }
         has_thread
@@ -123,14 +128,14 @@ impl Backpressure {
     /// more. Does not repeat the request before as much log has been added as makes a checkpoint
     /// due: if no checkpoint succeeds, writers wait once per such amount.
     #[cold]
-    pub(crate) fn restrain(&self) {
+    pub(crate) fn restrain(&self, lacks_space: bool) {
         let tail = self.shared.header().tail().hint();
         let from = &self.restrained_from;
         let seen = from.get();
         let next = tail.saturating_add(due::bytes(&self.shared) / RECORD_BYTES);
         // One of the threads that see it does it.
         if tail >= seen && from.replace(seen, next) {
-            self.request();
+            self.request(lacks_space);
         }
     }
 }
@@ -197,7 +202,7 @@ mod tests {
         let filter = made(false);
         let (engine, quick) = (&filter.engine(), filter.call().without_waiting());
         for snapshot in 0..3_u64 {
-            engine.header().checkpoint_request().open();
+            engine.header().checkpoint_request().open(false);
             let keys = (snapshot << 32..).map(|key: u64| quick.insert(key.to_le_bytes()));
             let inserted = keys.take_while(Result::is_ok).count() as u64;
             assert_eq!(inserted, ALLOWED, "after snapshot {snapshot}");
@@ -206,7 +211,7 @@ mod tests {
         }
         // However much log there is.
         insert(&filter, 1..3 * 2048 + 1);
-        engine.header().checkpoint_request().open();
+        engine.header().checkpoint_request().open(false);
         let keys = (1_u64 << 40..).map(|key: u64| quick.insert(key.to_le_bytes()));
         assert_eq!(keys.take_while(Result::is_ok).count() as u64, ALLOWED);
     }
@@ -216,11 +221,11 @@ mod tests {
         let filter = made(false);
         let engine = filter.engine();
         let start = Instant::now();
-        engine.header().checkpoint_request().open();
+        engine.header().checkpoint_request().open(false);
         insert(&filter, 0..ALLOWED + 1);
         assert!(start.elapsed() >= PATIENCE && !engine.backpressure.is_requested());
         let start = Instant::now();
-        engine.header().checkpoint_request().open();
+        engine.header().checkpoint_request().open(false);
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| {
                 insert(&filter, 100..101);
@@ -251,7 +256,7 @@ mod tests {
         let register = |work| threads::register(work, task.clone()).expect("a thread");
         engine.wakeup.begin([task::Work::Log, task::Work::Snapshots].map(register));
         (0..2).for_each(|_| heard.recv().expect("each runs at once"));
-        engine.header().checkpoint_request().open();
+        engine.header().checkpoint_request().open(false);
         insert(&filter, 0..ALLOWED + 1);
         let limit = Duration::from_secs(60);
         (0..2).for_each(|_| heard.recv_timeout(limit).expect("each is woken"));
@@ -262,7 +267,8 @@ mod tests {
     fn without_background_threads_nobody_is_waited_for() {
         let filter = made(false);
         assert!(
-            !filter.engine().backpressure.request() && !filter.engine().backpressure.is_requested()
+            !filter.engine().backpressure.request(true)
+                && !filter.engine().backpressure.is_requested()
         );
     }
 
@@ -283,17 +289,35 @@ mod tests {
         let filter = made(true);
         let engine = filter.engine();
         let _writing = engine.checkpoints.begin_snapshot(Duration::ZERO).expect("no error");
-        engine.backpressure.restrain();
+        engine.backpressure.restrain(false);
         assert!(engine.backpressure.is_requested());
         engine.backpressure.end_wait();
-        engine.backpressure.restrain();
+        engine.backpressure.restrain(false);
         assert!(!engine.backpressure.is_requested());
         insert(&filter, 0..2047);
-        engine.backpressure.restrain();
+        engine.backpressure.restrain(false);
         assert!(!engine.backpressure.is_requested());
         insert(&filter, 2047..2048);
-        engine.backpressure.restrain();
+        engine.backpressure.restrain(false);
         assert!(engine.backpressure.is_requested());
+    }
+
+    #[test]
+    fn only_a_request_for_space_removes_what_an_older_snapshot_needs() {
+        let filter = made(false);
+        for keys in [0..5000, 5000..10_000] {
+            insert(&filter, keys);
+            filter.checkpoint().expect("a checkpoint");
+        }
+        let engine = filter.engine();
+        let files = || engine.shared.media.list().expect("the files").len();
+        let before = files();
+        for lacks_space in [false, true] {
+            engine.header().checkpoint_request().open(lacks_space);
+            engine.checkpoints.checkpoint_if_due().expect("nothing to write");
+            engine.backpressure.end_wait();
+            assert_eq!(files() < before, lacks_space);
+        }
     }
 
     #[test]

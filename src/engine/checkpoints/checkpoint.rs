@@ -152,14 +152,14 @@ impl Checkpoints {
         if self.is_still_held() {
             return Err(self.shared.would_wait(HELD));
         }
-        let newest = self.newest();
+        let (newest, lacks_space) = (self.newest(), self.backpressure.lacks_space());
         // This wait must be shorter than that of the writers.
         let writing = self.begin_snapshot(if wanted { PATIENCE / 2 } else { Duration::ZERO })?;
         // Checked again: another handle may just have written it.
         let wanted = wanted && self.newest() == newest;
         if wanted || due::is_due(&self.shared, if writing.alone { 1 } else { OVERDUE }) {
             let start = self.write_checkpoint(false, Wait::Patiently)?;
-            if wanted && start == newest {
+            if lacks_space && start == newest {
                 // There was nothing to write, and still no space for log.
                 self.reclaim.remove_fallback_log()?;
             }

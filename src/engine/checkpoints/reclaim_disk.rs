@@ -162,6 +162,9 @@ impl Reclaim {
             // Another handle may have named one of the snapshots since the last sync.
             self.shared.sync_directory()?;
         }
+        // Reading took long: what has these names by now may be another filter's, or needed.
+        self.shared.check_directory()?;
+        self.shared.check_unaltered()?;
         self.keep_or_remove(&superfluous, &listing, snapshot_bytes)?;
         // At once: at a high insert rate, the log that is removed in a second could fill the disk.
         self.log_space.unmap_below(self.shared.durable());
@@ -206,6 +209,8 @@ impl Reclaim {
         // Whoever altered the filter may have failed to put the log from before away. As long as
         // that is so, what is kept of it stays: the archive does not see the rest.
         if !listing.others.is_empty() {
+            // After an alteration, this log would be taken for one from before it.
+            self.shared.check_unaltered()?;
             match put_away(media, &self.shared.meta, (keep, second), numbers()) {
                 Err(error) if error.is_full() => drop(self.shared.remove_oldest_kept()?),
                 done => done?,

@@ -22,7 +22,7 @@ use crate::format::names::FileName;
 use crate::locks::handle_stripes::StripeGuard;
 use crate::locks::holder_names::locked;
 use crate::locks::session_slots::{SLOTS, Sessions};
-use crate::media::{Access, Media};
+use crate::media::{Access, ImagePlace, Media};
 use crate::meta::Meta;
 use crate::options::{Keep, Options};
 use crate::primitives;
@@ -128,7 +128,9 @@ impl<'e> Alteration<'e> {
         // writers are stopped.
         if meta.kind.growth().is_none() {
             let bytes = first_bank_bytes(&*meta.kind, meta.layout)?;
-            check_space(media, bytes)?;
+            // An image beside the log takes as much again as the snapshot.
+            let is_beside = shared.options.image_place()? == Some(ImagePlace::BesideLog);
+            check_space(media, bytes.saturating_mul(1 + u64::from(is_beside)))?;
             check_memory(media, bytes)?;
         }
         let slots = Sessions::open(media, Access::Write)?;

@@ -63,8 +63,9 @@ pub(crate) fn finish(engine: &Engine) -> Result<()> {
     if entered && !header.is_altered() && !engine.shared.has_other_handles()? {
         engine.time.tend();
         if engine.shared.has_heartbeats() {
-            // Time stands still from here on, also where no thread has written heartbeats. On a
-            // full disk it does so from the last record on. The checkpoint makes it durable.
+            // Time stands still from here on, also where no thread has written heartbeats. As each
+            // heartbeat, this one may take the oldest kept log on a full disk; without space time
+            // stands still from the last record on. The checkpoint makes it durable.
             let _ = stripe_0_records::heartbeat(&engine.writer);
         }
         engine.checkpoints.checkpoint()?;

@@ -556,8 +556,16 @@ fn write_keep(engine: &Engine) -> Result<()> {
     }
     let name = FileName::Keep.to_string();
     // Others may have the filter open, so that no opener removes what is left under a fixed name.
-    let temporary = engine.shared.log.next_temporary();
-    write_file(media, temporary, &name, &keep_setting::encode(keep))
+    let write = || {
+        let temporary = engine.shared.log.next_temporary();
+        write_file(media, temporary, &name, &keep_setting::encode(keep))
+    };
+    let mut written = write();
+    // On a full disk it may be what makes space.
+    while written.as_ref().is_err_and(Error::is_full) && engine.shared.remove_oldest_kept()? {
+        written = write();
+    }
+    written
 }
 
 /// Writes `meta`, which makes the directory a filter.

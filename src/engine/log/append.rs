@@ -147,7 +147,7 @@ impl LogWriter {
     fn note_records(&self) {
         self.wakeup.wake();
         if due::is_due(&self.shared, RESTRAINED) {
-            self.backpressure.restrain();
+            self.backpressure.restrain(false);
         }
     }
 

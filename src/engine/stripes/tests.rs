@@ -248,7 +248,7 @@ fn without_waiting_a_key_whose_stripe_is_held_is_refused_at_once_and_changes_not
     assert!(stripe_lock::unlock(header.stripe(1).lock_word(), LIVING).is_ok());
     assert_eq!(filter.digest().expect("a digest"), before);
     // A checkpoint that writers must wait for.
-    header.checkpoint_request().open();
+    header.checkpoint_request().open(false);
     // Those that a handle may write before it waits.
     (0..64).for_each(|_| assert!(filter.insert(of_stripe(1)).expect("an insert")));
     let refused = quick.insert(of_stripe(1));

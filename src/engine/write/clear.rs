@@ -27,12 +27,14 @@ pub(crate) fn clear(writer: &Writer, recorded: Option<Stamp>) -> Result<()> {
         let mut held = writer.stripes.lock_all()?;
         writer.shared.check_writable()?;
         let end = writer.shared.log.mapped_end();
-        if let Some(lsn) = clear_held(writer, recorded, &mut held)? {
-            drop(held);
-            return writer.commits.commit_within(lsn.saturating_add(1));
-        }
+        let cleared = clear_held(writer, recorded, &mut held);
         drop(held);
-        writer.log_space.extend(end)?;
+        match cleared {
+            Ok(Some(lsn)) => return writer.commits.commit_within(lsn.saturating_add(1)),
+            Ok(None) => writer.log_space.extend(end)?,
+            Err(error) if error.is_full() && writer.shared.remove_oldest_kept()? => {}
+            Err(error) => return Err(error),
+        }
     }
 }
 

@@ -219,6 +219,10 @@ impl Recorder for Writing<'_> {
 
     fn record_event(&mut self, event: &Event) -> std::result::Result<(), Unstaged> {
         let (image, latest) = (&self.writer.shared.image, self.writer.time.latest());
+        if !matches!(event, Event::Step { .. }) {
+            // Another filter's bank in this directory may have the same name.
+            self.writer.shared.check_directory()?;
+        }
         let state = self.next.get_or_insert_with(|| self.basis.state_block.next_state()).state();
         match *event {
             Event::OpenBank { .. } => {

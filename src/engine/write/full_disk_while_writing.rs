@@ -26,7 +26,7 @@ pub(crate) fn make_space(
     }
     // Before the request: the checkpoint may be written before this thread continues.
     let newest = shared.header().snapshot().hint();
-    if waited.may_repeat(newest) && backpressure.request() {
+    if waited.may_repeat(newest) && backpressure.request(true) {
         waited.note(newest);
         return Ok(());
     }

@@ -77,8 +77,9 @@ impl Writer {
     /// Prefetches what inserts of these keys will probably touch beyond what
     /// [`Writer::prefetch_to_write`] has prefetched for all of them before.
     pub(crate) fn prefetch_further(&self, hashes: &[u64]) {
-        // It reads words, and a forked child has no mapping.
-        if self.shared.check_usable().is_err() {
+        // It reads words: a forked child has no mapping, and an altered image no memory, of which a
+        // read would take some again.
+        if self.shared.check_usable().is_err() || self.shared.header().is_altered() {
             return;
         }
         let banks = self.shared.image.recent_banks();

@@ -1,6 +1,6 @@
 //! Windows of the last `N` inserts: generations of a number of inserts, in one bank.
 
-use super::plan::{BLOCK_WORDS, Design, NAME, live_keys, stripes_for};
+use super::plan::{BLOCK_WORDS, Design, NAME, OLD_MOVES, live_keys, stripes_for};
 use super::table::{Found, METRICS, Table};
 use super::theory;
 use super::word::Word;
@@ -29,7 +29,9 @@ impl<W: Word> Items<W> {
     pub(super) fn new(window: u64, fpr: f64, design: Design, words: Option<u64>) -> Self {
         let shape = design.shape;
         let generations = CountedGenerations { length: window.div_ceil(shape.generations.into()) };
-        let table = Table::new(shape, design.moves).closing_blocks(words.is_none());
+        // Given cells may be too few for a window, and shorter chains do not reach the planned load.
+        let has_room = words.is_none() && design.moves >= OLD_MOVES;
+        let table = Table::new(shape, design.moves).closing_blocks(has_room);
         let keys = live_keys(shape, window) as f64;
         Self { window, fpr, design, keys, words, generations, table }
     }

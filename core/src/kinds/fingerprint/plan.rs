@@ -52,7 +52,7 @@ const LEAST_BLOCKS: u64 = 8;
 const MOVES: u32 = 8;
 
 /// The same in filters that do not have the parameter: those of older versions.
-const OLD_MOVES: u32 = 4;
+pub(super) const OLD_MOVES: u32 = 4;
 
 /// Blocks of a stripe at least, in filters of older versions. An undo area had room for a block.
 const OLD_LEAST_BLOCKS: u64 = 24;
