@@ -38,6 +38,7 @@ pub use least_penalty::{Penalty, decide};
 pub use observed::Observed;
 pub use posterior::{Piece, Survival, window_posterior};
 pub use prior::{KeyPrior, Prior, Stream, Table};
+pub(crate) use touched::KeptScatter;
 pub use touched::Scatter;
 
 /// The formulas of a posterior, where there is a choice.

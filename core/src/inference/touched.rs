@@ -5,6 +5,7 @@
 //! mean and variance are exact here.
 
 use super::posterior::gone;
+use std::sync::OnceLock;
 
 /// The scattering of keys over cells.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -16,6 +17,22 @@ pub struct Scatter {
     ln_spread: f64,
     /// `k·ln(1 - 1/m)` over all cells, as in the paper.
     ln_missed_of_all: f64,
+}
+
+/// The scattering of keys over the blocks of a filter, which all have the same shape: computed for
+/// the first filter that asks. One of another layout, of the same kind in memory, computes its own.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(crate) struct KeptScatter(OnceLock<((f64, f64), Scatter)>);
+
+impl KeptScatter {
+    /// Returns the scattering of keys with `k` cells each over `blocks` blocks of `cells` cells
+    /// each. `k` is always the same.
+    #[inline]
+    pub(crate) fn of(&self, cells: f64, k: u32, blocks: f64) -> Scatter {
+        let shape = (cells, blocks);
+        let (of, kept) = self.0.get_or_init(|| (shape, Scatter::new(cells, k, blocks)));
+        if *of == shape { *kept } else { Scatter::new(cells, k, blocks) }
+    }
 }
 
 impl Scatter {

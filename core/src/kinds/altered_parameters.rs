@@ -63,6 +63,13 @@ const TOGETHER: [&[&str]; 3] = [
     &["front-bits", "front-k", "front-keys"],
 ];
 
+/// How many of [`ORDER`] are wishes of users. The others are sizes that follow from them, of which
+/// an older version may have planned a little more or less.
+const WISHES: usize = 9;
+
+/// How far a size of an older version may be from what follows from the wishes now, of its own.
+const LIKE: f64 = 0.01;
+
 /// What filters of older versions do not have, and get by an alteration.
 const NEW: &str = "moves";
 
@@ -90,7 +97,8 @@ pub fn over(kind: &str, all: &Parameters, given: &Parameters) -> Result<Any> {
 }
 
 /// Returns parameters from which a kind derives all of these, as few as possible, and rather those
-/// that come first in [`ORDER`].
+/// that come first in [`ORDER`]. Sizes may differ a little: those that an older version has derived
+/// are not for that reason wishes of the user.
 #[must_use]
 pub fn fewest(kind: &str, all: &Parameters) -> Parameters {
     let place = |name: &str| ORDER.iter().position(|known| *known == name);
@@ -106,7 +114,9 @@ pub fn fewest(kind: &str, all: &Parameters) -> Parameters {
         let built = registry::build(kind, &of(names));
         built.is_ok_and(|built| {
             let completed = built.parameters();
-            completed.iter().filter(|(name, _)| !is_new(name)).eq(all.iter())
+            let completed: Vec<_> = completed.iter().filter(|(name, _)| !is_new(name)).collect();
+            completed.len() == all.iter().count()
+                && completed.iter().zip(all.iter()).all(|(derived, found)| is_like(derived, &found))
         })
     };
     let count = (0..names.len()).find(|&count| is_enough(&names[..count]));
@@ -116,6 +126,14 @@ pub fn fewest(kind: &str, all: &Parameters) -> Parameters {
         names = fewer;
     }
     of(&names)
+}
+
+/// Returns whether a derived parameter is that of a filter: a size within a hundredth.
+fn is_like((name, derived): &(&str, &str), (of, found): &(&str, &str)) -> bool {
+    let is_size = !ORDER[..WISHES].contains(name);
+    let values = || Some((derived.parse::<f64>().ok()?, found.parse::<f64>().ok()?));
+    let is_close = |(derived, found): (f64, f64)| (derived - found).abs() <= LIKE * found.abs();
+    name == of && (derived == found || is_size && values().is_some_and(is_close))
 }
 
 /// Returns all parameters, with one that stands for itself by its absence: a window of time of
@@ -133,4 +151,39 @@ fn left_out<'a>(names: &[&'a str]) -> Vec<Vec<&'a str>> {
     let left = |part: &[&str]| names.iter().copied().filter(|name| !part.contains(name)).collect();
     let all = parts.map(left);
     all.filter(|fewer: &Vec<_>| fewer.len() < names.len()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::spec::Spec;
+
+    fn whole(text: &str) -> Parameters {
+        text.parse::<Any>().and_then(|spec| spec.kind()).expect(text).parameters()
+    }
+
+    #[test]
+    fn a_size_that_an_older_version_has_planned_is_planned_anew() {
+        // As planned until 2026-11-29.
+        let all = whole("bloom capacity=1000000").with("bits", 14_381_964);
+        assert_ne!(all, whole("bloom capacity=1000000"));
+        let given = Parameters::new().with("capacity", 2_000_000);
+        let altered = over("bloom", &all, &given).and_then(|spec| spec.kind()).expect("a spec");
+        assert_eq!(altered.parameters(), whole("bloom capacity=2000000"));
+        let all = whole("spectral capacity=300").with("cells", 4314);
+        let given = Parameters::new().with("capacity", 10_000);
+        let altered = over("spectral", &all, &given).and_then(|spec| spec.kind()).expect("a spec");
+        assert_eq!(altered.parameters(), whole("spectral capacity=10000"));
+    }
+
+    #[test]
+    fn a_size_that_a_user_has_named_and_a_wish_are_kept() {
+        let all = whole("bloom capacity=1000000 bits=20000000");
+        let given = Parameters::new().with("capacity", 1_100_000);
+        let altered = over("bloom", &all, &given).and_then(|spec| spec.kind()).expect("a spec");
+        assert_eq!(altered.parameters().get("bits"), Some("20000000"));
+        let all = whole("bloom capacity=1000000 fpr=0.000999");
+        let altered = over("bloom", &all, &given).and_then(|spec| spec.kind()).expect("a spec");
+        assert_eq!(altered.parameters().get("fpr"), Some("0.000999"));
+    }
 }

@@ -118,9 +118,8 @@ impl FromStr for Any {
             if parameters.get(name).is_some() {
                 return Err(Error::parameter(SPEC, format!("{name} once"), format!("{text:?}")));
             }
-            let value = units::parse_parameter(name, value).map_err(|error| {
-                Error::parameter(SPEC, format!("a duration for {name} ({error})"), value)
-            })?;
+            let value = units::parse_parameter(name, value)
+                .map_err(|error| Error::parameter(SPEC, format!("for {name}: {error}"), value))?;
             parameters.set(name, value);
         }
         Ok(Self::new(kind, parameters))

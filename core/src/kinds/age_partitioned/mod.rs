@@ -222,7 +222,9 @@ impl Describe for AgePartitioned {
         let open = CountedGenerations::open_inserts(state, &moment.totals);
         let fraction = open as f64 / self.generations.length as f64;
         let closed = CountedGenerations::current(state);
-        self.fpr_at(layout, bank.geometry, Phase { closed, fraction })
+        let of_rows = self.fpr_at(layout, bank.geometry, Phase { closed, fraction });
+        let generations = closed.min(self.l.into()) as f64 + fraction;
+        (of_rows + same_hash(generations * self.generations.length as f64)).min(1.0)
     }
 
     /// Returns the rate just before a shift, when it is highest.

@@ -3,7 +3,7 @@
 
 use super::Bloom;
 use crate::block::{Block, Blocks};
-use crate::inference::{Belief, Form, Piece, Scatter};
+use crate::inference::{Belief, Form, Piece};
 use crate::kind::{Inference, Query, State, Totals, Within};
 
 impl Inference for Bloom {
@@ -43,10 +43,7 @@ impl Inference for Bloom {
 
 /// Returns `P_FP` (equation 1), with `r_x = k`.
 fn false_positive(kind: &Bloom, block: &Block<'_>, inserts: u64, belief: &Belief<'_>) -> f64 {
-    // All blocks of a filter have the same shape, so the scattering is computed once.
-    let scatter = kind
-        .scatter
-        .get_or_init(|| Scatter::new(f64::from(kind.bits(block)), kind.plan.k, block.of as f64));
+    let scatter = kind.scatter.of(f64::from(kind.bits(block)), kind.plan.k, block.of as f64);
     match belief.form {
         Form::Paper => scatter.touched_of_all(kind.plan.k, inserts as f64),
         Form::Refined => scatter.touched(kind.plan.k, belief.distinct.of(inserts as f64)),

@@ -21,13 +21,13 @@ use crate::atomic::AtomicU64;
 use crate::block::{Block, Layout, UndoRoom, load, prefetch, store};
 use crate::error::Result;
 use crate::hash::Positions;
-use crate::inference::Scatter;
+use crate::inference::KeptScatter;
 use crate::kind::{
     Describe, DistinctKeys, Inference, Kind, Moment, Operation, Parameters, Query, Sample,
     SingleBlock, State,
 };
 use crate::kinds::distinct_by_fill::ByFill;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// The kind's name.
 pub const NAME: &str = "bloom";
@@ -44,7 +44,7 @@ const MOST_BLOCK_WORDS: usize = 1 << 20;
 struct Bloom {
     plan: Plan,
     /// The scattering of keys over the filter's blocks, computed on first use.
-    scatter: OnceLock<Scatter>,
+    scatter: KeptScatter,
 }
 
 /// Builds the kind from `capacity` and `fpr` (0.001 if absent); `bits` and `k` override what would
@@ -56,7 +56,7 @@ struct Bloom {
 pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     parameters.only(NAME, &KNOWN)?;
     let plan = Plan::from_parameters(parameters, "bits")?;
-    Ok(Arc::new(Bloom { plan, scatter: OnceLock::new() }))
+    Ok(Arc::new(Bloom { plan, scatter: KeptScatter::default() }))
 }
 
 impl Bloom {

@@ -109,20 +109,23 @@ pub fn mean_of_power(touches: f64, cells: f64, k: u32) -> f64 {
 }
 
 /// Returns the false-positive rate when a known share `fill` of all bits is set: exact except for
-/// the blocks' spread.
+/// the blocks' spread, and for the number of keys, of which equal hashes ([`same_hash`]) are.
 #[must_use]
 pub fn fpr_of_fill(fill: f64, bits: f64, k: u32, blocks: f64) -> f64 {
     if fill >= 1.0 {
         return 1.0;
     }
-    if blocks <= 1.0 {
-        return fill.max(0.0).powi(k as i32);
-    }
     let load = -(-fill.max(0.0)).ln_1p();
     // The share of a block's bits that one key sets: less than `k` of them, where two may be one.
-    let cells = (bits / blocks).max(1.0);
+    let cells = (bits / blocks.max(1.0)).max(1.0);
     let by_a_key = -(f64::from(k) * (-1.0 / cells).ln_1p()).exp_m1();
-    fpr_of_cells(load * blocks / by_a_key, bits, k, blocks)
+    let keys = load * blocks.max(1.0) / by_a_key;
+    let of_cells = if blocks <= 1.0 {
+        fill.max(0.0).powi(k as i32)
+    } else {
+        fpr_of_cells(keys, bits, k, blocks)
+    };
+    (of_cells + same_hash(keys)).min(1.0)
 }
 
 /// Returns the rate of blocks of `cells` cells, each with this number of keys: a mean of Poisson

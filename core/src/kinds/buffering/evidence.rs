@@ -3,13 +3,13 @@
 
 use super::buffers::{self, caught_up, cleared_for};
 use super::{Buffering, Scheme};
-use crate::block::{Block, Blocks};
+use crate::block::Blocks;
 use crate::inference::{Belief, Form, Piece, Scatter};
 use crate::kind::{CountedGenerations, Inference, Query, State, Totals, Within};
 
 /// The generations of a block's buffers by age in inserts, and what other keys have done since.
 struct Others<'a> {
-    scatter: &'a Scatter,
+    scatter: Scatter,
     belief: &'a Belief<'a>,
     /// Inserts of the open generation.
     open: u64,
@@ -54,7 +54,8 @@ impl Inference for Buffering {
         // (Bits may prove an insert that the sums do not count yet.)
         let open = open.max(u64::from(last == k));
         let both = if generation == 0 { open } else { open.saturating_add(self.plan.window) };
-        let scatter = self.scatter.get_or_init(|| scatter(block, k));
+        let places = block.cells.len() as f64 * buffers::PLACES as f64;
+        let scatter = self.scatter.of(places, k, block.of as f64);
         let others = Others { scatter, belief, open, both };
         let [young, aged, older] = match self.scheme {
             Scheme::Two => others.of_two_buffers(k, last == k, other == k),
@@ -72,12 +73,6 @@ impl Inference for Buffering {
         }
         tell(Piece { from: both, to: Piece::ENDLESS, likelihood: older });
     }
-}
-
-/// Returns the scattering of keys over one buffer. All blocks of a filter have the same shape.
-fn scatter(block: &Block<'_>, k: u32) -> Scatter {
-    let places = block.cells.len() as f64 * buffers::PLACES as f64;
-    Scatter::new(places, k, block.of as f64)
 }
 
 impl Others<'_> {

@@ -40,14 +40,14 @@ mod tests;
 
 use crate::block::{Block, Geometry, Layout, UndoRoom};
 use crate::error::Result;
-use crate::inference::Scatter;
+use crate::inference::KeptScatter;
 use crate::kind::{
     CountedGenerations, Describe, DistinctKeys, Events, GenerationFill, Inference, Kind, Moment,
     Operation, Parameters, Query, Sample, SingleBlock, State,
 };
 use buffers::{BOTH, PLACES, Set, caught_up, cleared_for};
 use plan::Plan;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// The name of double buffering.
 pub const DOUBLE: &str = "double-buffering";
@@ -72,7 +72,7 @@ struct Buffering {
     plan: Plan,
     generations: CountedGenerations,
     /// The scattering of keys over one buffer, computed on first use.
-    scatter: OnceLock<Scatter>,
+    scatter: KeptScatter,
 }
 
 /// Builds double buffering from `window-items` and `fpr` (0.001 if absent); `bits` (of both
@@ -102,7 +102,7 @@ impl Scheme {
         };
         let plan = Plan::from_parameters(parameters, worst)?;
         let generations = CountedGenerations { length: plan.window };
-        Ok(Arc::new(Buffering { scheme: self, plan, generations, scatter: OnceLock::new() }))
+        Ok(Arc::new(Buffering { scheme: self, plan, generations, scatter: KeptScatter::default() }))
     }
 
     fn name(self) -> &'static str {

@@ -3,7 +3,7 @@
 
 use super::Counting;
 use crate::block::{Block, Blocks};
-use crate::inference::{Belief, Form, Piece, Scatter};
+use crate::inference::{Belief, Form, Piece};
 use crate::kind::{Inference, Query, State, Totals, Within};
 
 /// Returns the inserts that were not removed. Ages count only these: to the counters it is as if
@@ -57,8 +57,7 @@ impl Inference for Counting {
 /// Returns the probability that other keys raised all counters of a key (equation 1).
 fn raised(kind: &Counting, block: &Block<'_>, inserts: u64, belief: &Belief<'_>) -> f64 {
     let (k, cells) = (kind.plan.k, kind.counters(block).cells as f64);
-    // All blocks of a filter have the same shape.
-    let scatter = kind.scatter.get_or_init(|| Scatter::new(cells, k, block.of as f64));
+    let scatter = kind.scatter.of(cells, k, block.of as f64);
     match belief.form {
         Form::Paper => scatter.touched_of_all(k, inserts as f64),
         Form::Refined => scatter.touched(k, belief.distinct.of(inserts as f64)),

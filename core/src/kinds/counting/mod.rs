@@ -28,12 +28,12 @@ use crate::block::packed::{Packed, words_for};
 use crate::block::{Block, Layout};
 use crate::error::Result;
 use crate::hash::Positions;
-use crate::inference::Scatter;
+use crate::inference::KeptScatter;
 use crate::kind::{
     Describe, DistinctKeys, Estimate, Inference, KeyCounts, Kind, KindMetric, Moment, Operation,
     Parameters, Query, Removal, Sample, SingleBlock, State,
 };
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// The kind's name.
 pub const NAME: &str = "counting";
@@ -56,7 +56,7 @@ struct Counting {
     plan: Plan,
     bits: u32,
     /// The scattering of keys over the filter's blocks, computed on first use.
-    scatter: OnceLock<Scatter>,
+    scatter: KeptScatter,
 }
 
 /// Builds the kind from `capacity` and `fpr` (0.001 if absent); `cells` and `k` override what would
@@ -70,7 +70,7 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     let bits = parameters.count("counter-bits", "bits of a counter", MOST_BITS)?;
     let bits = bits.unwrap_or(DEFAULT_BITS) as u32;
     let plan = Plan::of_bits(parameters, "cells", bits.into())?;
-    Ok(Arc::new(Counting { plan, bits, scatter: OnceLock::new() }))
+    Ok(Arc::new(Counting { plan, bits, scatter: KeptScatter::default() }))
 }
 
 impl Counting {

@@ -2,6 +2,7 @@
 
 use crate::kind::Parameters;
 use crate::kinds::spec::{Ages, CountsDistinct, Infers, fpr, spec};
+use crate::units;
 use core::time::Duration;
 
 spec! {
@@ -23,7 +24,7 @@ impl TimeLimited {
     /// Keeps a key for at least this long.
     #[must_use]
     pub fn window(window: Duration) -> Self {
-        Self(Parameters::new().with("window", window.as_micros()))
+        Self(Parameters::new().with("window", units::micros(window)))
     }
 
     fpr!();

@@ -5,7 +5,7 @@ use super::{Now, Timing, theory};
 use crate::block::packed::Packed;
 use crate::block::{Block, Blocks};
 use crate::hash::Positions;
-use crate::inference::{Belief, Form, Piece, Scatter};
+use crate::inference::{Belief, Form, Piece};
 use crate::kind::{Inference, Query, State, Totals, Within};
 
 /// The key's oldest timestamp: its age `λ_x` in ticks (equation 19), and how many of its timers
@@ -71,11 +71,8 @@ fn touched(
     since: u64,
     inserts: u64,
 ) -> f64 {
-    // All blocks of a filter have the same shape, so the scattering is computed once (section
-    // 4.4).
-    let scatter = kind.scatter.get_or_init(|| {
-        Scatter::new(kind.timers(block).cells as f64, kind.plan.k, block.of as f64)
-    });
+    // Computed once (section 4.4).
+    let scatter = kind.scatter.of(kind.timers(block).cells as f64, kind.plan.k, block.of as f64);
     let distinct = |inserts: u64| belief.distinct.of(inserts as f64);
     match belief.form {
         // Equation 25: F(c_x, 0, B).

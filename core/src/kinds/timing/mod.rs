@@ -40,14 +40,14 @@ use crate::block::packed::{Packed, words_for};
 use crate::block::{Block, Blocks, Geometry, Layout};
 use crate::error::Result;
 use crate::hash::Positions;
-use crate::inference::Scatter;
+use crate::inference::KeptScatter;
 use crate::kind::{
     Age, Decision, Describe, DistinctKeys, GenerationFill, Inference, KeyAges, Kind, Moment,
     Operation, Parameters, Query, Sample, SingleBlock, State, Totals, Within,
 };
 use crate::kinds::bloom::same_hash;
 use stamps::{Ring, in_use};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// The kind with batches of one insert.
 pub const NAME: &str = "timing";
@@ -77,7 +77,7 @@ struct Timing {
     plan: Plan,
     ring: Ring,
     /// The scattering of keys over the filter's blocks, computed on first use.
-    scatter: OnceLock<Scatter>,
+    scatter: KeptScatter,
 }
 
 /// Builds the Timing Bloom Filter from `window-items` and `fpr` (0.001 if absent); `bits` (of a
@@ -114,7 +114,7 @@ struct Now {
 impl Timing {
     fn new(name: &'static str, plan: Plan) -> Self {
         let ring = Ring(theory::values(plan.window, plan.batch, plan.padding) - 1);
-        Self { name, plan, ring, scatter: OnceLock::new() }
+        Self { name, plan, ring, scatter: KeptScatter::default() }
     }
 
     /// Returns the timers of a block.
