@@ -117,6 +117,16 @@ impl EventTimes {
         self.latest.set(Some(self.latest.get().map_or(time, |latest| latest.max(time))));
     }
 
+    /// Returns the latest time that counts.
+    pub fn latest(&self) -> Option<Timestamp> {
+        self.latest.get()
+    }
+
+    /// Lets no time of an earlier run count.
+    pub fn forget(&self) {
+        self.latest.set(None);
+    }
+
     /// Returns a time as messages show it.
     pub fn shown(&self, time: Timestamp) -> String {
         match self.reader.unit {

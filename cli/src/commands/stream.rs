@@ -415,6 +415,11 @@ impl<'a, F: Fed> Stream<'a, F> {
         }
     }
 
+    /// Returns the times of lines, if they have any.
+    pub fn times(&self) -> Option<&EventTimes> {
+        self.times.as_ref()
+    }
+
     /// As [`Stream::judge`], where each line is recorded alone: says so if the filter fails, so
     /// that nobody who tries again repeats them.
     pub fn judge_alone(

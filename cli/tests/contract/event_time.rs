@@ -235,3 +235,32 @@ fn a_time_that_the_filter_refuses_is_no_latest_time_for_the_steps_after_it() {
         assert!(run.stderr.contains("lines skipped: 2"), "{more:?}: {run:?}");
     }
 }
+
+#[test]
+fn a_suppressed_line_that_is_not_inserted_is_a_step_for_the_next_run_too() {
+    let place = Place::new();
+    let (state, output) = (place.at("state"), place.at("output"));
+    let (once, least) = (place.at("once"), place.at("least"));
+    let arguments =
+        ["dedup", "--window", "30h", "--event-time", "--max-step", "1h", "--since", "accepted"];
+    // Only the first one is inserted; the filter's time stays there.
+    let first = "2020-01-01T00:00:00Z\ta\n2020-01-01T00:50:00Z\ta\n2020-01-01T01:40:00Z\ta\n";
+    let second = "2020-01-01T02:30:00Z\ta\n2020-01-01T02:40:00Z\tb\n";
+    let file = place.file("lines", first.as_bytes());
+    let exact = [&arguments[..], &["--state", &state, "--output", &output, &file]].concat();
+    ok(&exact, b"");
+    std::fs::write(&file, [first, second].concat()).expect("space");
+    ok(&exact, b"");
+    let printed = std::fs::read_to_string(&output).expect("an output");
+    assert_eq!(printed, "2020-01-01T00:00:00Z\ta\n2020-01-01T02:40:00Z\tb\n");
+    // The steps of later runs are still measured.
+    let far = "2020-01-01T03:50:00Z\tc\n";
+    std::fs::write(&file, [first, second, far].concat()).expect("space");
+    let sentence = refused(&exact, b"");
+    assert!(sentence.contains("is 1h 10m ahead of the latest one"), "{sentence}");
+    for (state, more) in [(&once, &[][..]), (&least, &["--at-least-once"])] {
+        let run = [&arguments[..], &["--state", state], more].concat();
+        assert_eq!(ok(&run, first.as_bytes()).text(), "2020-01-01T00:00:00Z\ta\n");
+        assert_eq!(ok(&run, second.as_bytes()).text(), "2020-01-01T02:40:00Z\tb\n");
+    }
+}

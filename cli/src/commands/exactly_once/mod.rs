@@ -21,10 +21,11 @@ mod stamps;
 mod target;
 
 use super::counts::Counts;
+use super::event_times::EventTimes;
 use super::line::{Line, LineError, Skipped};
 use super::run::{Ended, Run};
 use super::stream::Stream;
-use crate::args::Dedup;
+use crate::args::{Dedup, Since};
 use crate::failure::{Failure, Result, note};
 use crate::formatting::counted;
 use crate::input::{Batch as Lines, Input};
@@ -33,7 +34,7 @@ use crate::key_part::KeyParts;
 use crate::stop::Stop;
 use crate::trail::{CHECKED_BYTES, Trail};
 use content::Content;
-use ebbtide::{Any, Batch, Call, Durability, Error, Filter};
+use ebbtide::{Any, Batch, Call, Durability, Error, Filter, Timestamp};
 use find_inputs::{Plan, Wanted};
 use order::Step;
 use positions::{Entry, Inputs, Recorded};
@@ -203,6 +204,7 @@ impl<'a> ExactlyOnce<'a> {
             is_same && recorded.length == target.trail.offset() && recorded.check.is_some()
         });
         begin(self.filter, &target, (&before, &inputs), !is_known)?;
+        self.continue_times()?;
         let mut table = self.table_of(output, &target, &stop)?;
         let most = self.most_lines()?;
         for step in steps {
@@ -210,6 +212,18 @@ impl<'a> ExactlyOnce<'a> {
                 break;
             }
             self.read((&step, most), content, &mut table, &mut target, run)?;
+        }
+        Ok(())
+    }
+
+    /// Lets the latest time of earlier runs count. If only new keys are inserted, the filter's time
+    /// is not enough: it stays behind that of lines which were suppressed.
+    fn continue_times(&self) -> Result<()> {
+        let Some(times) = self.stream.times() else { return Ok(()) };
+        match positions::latest(self.filter)? {
+            Some(latest) => times.accept(latest),
+            None if self.arguments.since == Since::Accepted => times.forget(),
+            None => {}
         }
         Ok(())
     }
@@ -362,6 +376,9 @@ impl<'a> ExactlyOnce<'a> {
             let written = target.write(&new, end)?;
             positions::set_entry(&mut batch, piece.slot, &piece.entry)?;
             positions::set_output(&mut batch, target.identity.recorded, &written)?;
+            if let (Since::Accepted, Some(latest)) = (self.arguments.since, self.latest()) {
+                positions::set_latest(&mut batch, latest)?;
+            }
             let committed = batch.commit();
             drop(batch);
             match committed {
@@ -389,6 +406,11 @@ impl<'a> ExactlyOnce<'a> {
             None => PIECE_LINES,
         };
         Ok(most.min(Batch::<Any>::MOST_OPERATIONS))
+    }
+
+    /// Returns the latest time of a line that was accepted.
+    fn latest(&self) -> Option<Timestamp> {
+        self.stream.times().and_then(EventTimes::latest)
     }
 
     fn call(&self) -> Call<'a> {
