@@ -31,6 +31,8 @@ pub struct EventTimes {
     /// Whether a time was taken in this run. The filter may have one of an earlier run, which had
     /// other options.
     has_taken: Cell<bool>,
+    /// Whether a number in another unit is a mistake of its line, and not of an option.
+    is_unit_known: Cell<bool>,
     /// The current file, and when it was last modified.
     file: RefCell<(PathBuf, Option<SystemTime>)>,
 }
@@ -52,6 +54,7 @@ impl EventTimes {
             max_step: times.max_step,
             latest: Cell::new(latest()?),
             has_taken: Cell::new(false),
+            is_unit_known: Cell::new(false),
             file: RefCell::default(),
         }))
     }
@@ -93,10 +96,15 @@ impl EventTimes {
         })
     }
 
-    /// Returns whether a time was taken in this run. If none was, most likely an option is wrong,
-    /// and all lines are.
-    pub fn has_taken(&self) -> bool {
-        self.has_taken.get()
+    /// Returns whether a number in another unit is a mistake of its line. If no time was taken
+    /// before, most likely an option is wrong, and all lines are.
+    pub fn is_unit_known(&self) -> bool {
+        self.is_unit_known.get() || self.has_taken.get()
+    }
+
+    /// Says that the lines follow those of an earlier run, whose times were taken.
+    pub fn continue_lines(&self) {
+        self.is_unit_known.set(true);
     }
 
     /// Takes a time that was read from a line, unless it is too far ahead of those that count.

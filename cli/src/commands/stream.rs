@@ -450,7 +450,7 @@ impl<'a, F: Fed> Stream<'a, F> {
         let (what, is_fatal) = match error {
             LineError::Malformed(what) => (what, false),
             LineError::Unit(what) => {
-                (what, !self.times.as_ref().is_some_and(EventTimes::has_taken))
+                (what, !self.times.as_ref().is_some_and(EventTimes::is_unit_known))
             }
             LineError::Refused(error) => (self.refused(error)?, false),
         };

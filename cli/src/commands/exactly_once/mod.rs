@@ -204,7 +204,7 @@ impl<'a> ExactlyOnce<'a> {
             is_same && recorded.length == target.trail.offset() && recorded.check.is_some()
         });
         begin(self.filter, &target, (&before, &inputs), !is_known)?;
-        self.continue_times()?;
+        self.continue_times(&inputs)?;
         let mut table = self.table_of(output, &target, &stop)?;
         let most = self.most_lines()?;
         for step in steps {
@@ -218,8 +218,15 @@ impl<'a> ExactlyOnce<'a> {
 
     /// Lets the latest time of earlier runs count. If only new keys are inserted, the filter's time
     /// is not enough: it stays behind that of lines which were suppressed.
-    fn continue_times(&self) -> Result<()> {
+    fn continue_times(&self, inputs: &Inputs) -> Result<()> {
         let Some(times) = self.stream.times() else { return Ok(()) };
+        let mut entries = inputs.iter().map(|(_, entry)| entry);
+        let has_read = entries.any(|entry| entry.offset > 0 && !entry.is_left_out);
+        // Without a time of the filter, all lines that were read were bad ones.
+        if has_read && times.latest().is_some() {
+            // Otherwise one wrong line that is the first new one would block all later runs.
+            times.continue_lines();
+        }
         match positions::latest(self.filter)? {
             Some(latest) => times.accept(latest),
             None if self.arguments.since == Since::Accepted => times.forget(),
