@@ -379,9 +379,9 @@ impl<'a> ExactlyOnce<'a> {
             }
             lines = accepted;
             let Attempt { mut batch, counts, new, .. } = attempt;
+            positions::set_entry(&mut batch, piece.slot, &piece.entry)?;
             let is_ended = target.is_torn(end) && !new.is_empty();
             let written = target.write(&new, end)?;
-            positions::set_entry(&mut batch, piece.slot, &piece.entry)?;
             positions::set_output(&mut batch, target.identity.recorded, &written)?;
             if let (Since::Accepted, Some(latest)) = (self.arguments.since, self.latest()) {
                 positions::set_latest(&mut batch, latest)?;
@@ -398,6 +398,12 @@ impl<'a> ExactlyOnce<'a> {
                 }
                 // Another process has inserted one of the keys: check all of them again.
                 Err(Error::Conflict { .. }) => target.take_back()?,
+                // Nothing is recorded. What stayed of it would take space, and the next run would
+                // copy it. After other errors the batch may count, and its lines with it.
+                Err(error @ (Error::Io { .. } | Error::Parameter { .. })) => {
+                    let _ = target.take_back();
+                    return Err(error.into());
+                }
                 Err(error) => return Err(error.into()),
             }
         }
