@@ -124,6 +124,11 @@ pub fn check(arguments: &Dedup) -> Result<()> {
             "standard input cannot be read again after a kill; --output needs files".to_owned(),
         ));
     }
+    if output.as_os_str() == "-" {
+        return Err(Failure::Error(
+            "standard output cannot be cut back: leave --output out, or name ./-".to_owned(),
+        ));
+    }
     target::check(output, state, files)?;
     KeyParts::new(&arguments.reading)?;
     files::check(files, &arguments.leave_out)
