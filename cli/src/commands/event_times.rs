@@ -5,13 +5,16 @@ use super::line::LineError;
 use crate::args::Reading;
 use crate::failure::{misfit, note};
 use crate::formatting;
+use crate::input::STDIN;
 use crate::key_args::Times;
 use crate::key_part::KeyParts;
 use crate::time_forms::Extent;
 use crate::times::{Doubt, Found, TimeReader};
 use ebbtide::Timestamp;
 use std::cell::{Cell, RefCell};
-use std::fs;
+use std::fs::{self, File};
+use std::io::stdin;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -186,7 +189,12 @@ impl EventTimes {
     fn modified(&self, path: &Path) -> Timestamp {
         let mut file = self.file.borrow_mut();
         if file.0 != path {
-            let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file);
+            let metadata = if path.as_os_str() == STDIN {
+                stdin().as_fd().try_clone_to_owned().map(File::from).and_then(|it| it.metadata())
+            } else {
+                fs::metadata(path)
+            };
+            let metadata = metadata.ok().filter(fs::Metadata::is_file);
             let modified = metadata.and_then(|metadata| metadata.modified().ok());
             *file = (path.to_path_buf(), modified);
         }
