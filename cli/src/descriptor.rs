@@ -18,9 +18,10 @@ pub enum Ready {
 }
 
 /// Whether a closed output is looked for now and then. Linux's `poll` reports errors of descriptors
-/// of which nothing is asked; for a pipe, the error means that its reader has closed it. That of
-/// macOS does not watch such a descriptor, and reports the end of one that is asked whether it can
-/// be written: mostly it can, so that nothing else would be waited for.
+/// of which nothing is asked; for a pipe, the error means that its reader has closed it, and for a
+/// socket the hangup. That of macOS does not watch such a descriptor, and reports the end of one
+/// that is asked whether it can be written: mostly it can, so that nothing else would be waited
+/// for.
 const LOOKS: bool = cfg!(any(target_os = "macos", ebbtide_portable));
 
 /// The time between two looks.
@@ -57,7 +58,7 @@ fn wait_as(
         if watched.is_some_and(is_broken) || looked_at.is_some_and(is_closed) {
             return Ok(Ready::OutputClosed);
         }
-        if limit.is_none() || is_ready(&waited[0]) {
+        if is_ready(&waited[0]) {
             return Ok(Ready::Input);
         }
     }
@@ -84,9 +85,8 @@ pub fn is_closed(output: BorrowedFd<'_>) -> bool {
 }
 
 fn is_broken(output: &PollFd<'_>) -> bool {
-    // The end of a pipe is an error on Linux, and a hangup on macOS.
-    let hangup = if cfg!(target_os = "macos") { PollFlags::HUP } else { PollFlags::empty() };
-    output.revents().intersects(PollFlags::ERR | hangup)
+    // The end of a pipe is an error on Linux, and a hangup on macOS; that of a socket is a hangup.
+    output.revents().intersects(PollFlags::ERR | PollFlags::HUP)
 }
 
 fn wait(waited: &mut [PollFd<'_>], limit: Option<&Timespec>) -> io::Result<()> {
@@ -126,6 +126,7 @@ pub fn write_all(
 mod tests {
     use super::*;
     use std::io::pipe;
+    use std::os::unix::net::UnixStream;
 
     #[test]
     fn input_a_stop_and_a_closed_output_end_a_wait_however_the_output_is_watched() {
@@ -150,6 +151,20 @@ mod tests {
             assert_eq!(wait(), Ready::OutputClosed, "{looks}");
             drop(waker);
             assert_eq!(wait(), Ready::Stopped, "{looks}");
+        }
+    }
+
+    #[test]
+    fn an_output_that_is_a_socket_is_closed_once_its_reader_has_gone_and_brings_no_input() {
+        for looks in [false, true] {
+            let (input, stop) = (pipe().expect("a pipe"), pipe().expect("a pipe"));
+            let (output, reader) = UnixStream::pair().expect("two sockets");
+            assert!(!is_closed(output.as_fd()));
+            drop(reader);
+            let (stop, output) = (Some(stop.0.as_fd()), output.as_fd());
+            let ready = wait_as(looks, input.0.as_fd(), stop, Some(output)).expect("a wait");
+            assert_eq!(ready, Ready::OutputClosed, "{looks}");
+            assert!(is_closed(output));
         }
     }
 }

@@ -31,6 +31,9 @@ const BUFFER_BYTES: usize = 256 << 10;
 const MOST_LINE_BYTES: u64 = 64 << 20;
 const MOST_RECORD_BYTES: u64 = 16 << 20;
 
+/// The path by which messages name standard input.
+pub const STDIN: &str = "standard input";
+
 /// The lines of several files, one file after another.
 pub struct Input<'a> {
     files: std::vec::IntoIter<PathBuf>,
@@ -320,7 +323,7 @@ impl<'s> Input<'s> {
         file.map_or(Ok(()), |file| self.output.check_path(file))?;
         let opened = source::open(file, self.plain, self.waits.clone());
         self.source = Some(opened.map_err(|error| Failure::reading(&path, &error))?);
-        self.path = file.map_or_else(|| PathBuf::from("standard input"), PathBuf::from);
+        self.path = file.map_or_else(|| PathBuf::from(STDIN), PathBuf::from);
         self.splitter = Splitter::new(self.ending);
         self.trail = Trail::default();
         self.at_begin = true;

@@ -139,11 +139,16 @@ pub fn outlive_file_size_limit() {
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
 }
 
-/// Ends the process by the default action of this signal.
+/// Ends the process by the default action of this signal; as process 1 by an exit code.
 pub fn end_by(signal: i32) -> ExitCode {
-    let _ = low_level::emulate_default_handler(signal);
     // The exit code that shells report for a process that ended by a signal.
-    ExitCode::from(128_u8.saturating_add(u8::try_from(signal).unwrap_or(0)))
+    let code = 128_u8.saturating_add(u8::try_from(signal).unwrap_or(0));
+    if getpid().is_init() {
+        // The default action does nothing in the first process of a container.
+        low_level::exit(code.into());
+    }
+    let _ = low_level::emulate_default_handler(signal);
+    ExitCode::from(code)
 }
 
 /// Returns the name of a signal.

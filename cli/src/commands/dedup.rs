@@ -9,7 +9,7 @@ use super::in_memory::InMemory;
 use super::place;
 use super::run::Ended;
 use super::stream::{Fed, Headers, Stream};
-use crate::args::Dedup;
+use crate::args::{Dedup, Since};
 use crate::failure::{Failure, Result, note};
 use crate::formatting;
 use crate::input;
@@ -217,6 +217,12 @@ fn warn_of_the_clock(parameters: &Parameters, arguments: &Dedup) {
 fn feed(filter: &Filter<Any>, state: &Path, arguments: &Dedup) -> Result<Ended> {
     let stream = Stream::changing(filter, &arguments.reading)?.with_headers(headers(arguments));
     warn_of_the_clock(&filter.parameters(), arguments);
+    if let (Since::Accepted, None, Some(times)) =
+        (arguments.since, &arguments.output, stream.times())
+    {
+        // The filter's time stays behind that of lines which it accepts and does not insert.
+        times.forget();
+    }
     let mut counts = Counts::new(arguments.invert);
     let ended = if let Some(output) = &arguments.output {
         let (stream, counts, keep_log) = (&stream, &mut counts, &|| keep_log(state, arguments));

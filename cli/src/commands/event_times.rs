@@ -5,13 +5,16 @@ use super::line::LineError;
 use crate::args::Reading;
 use crate::failure::{misfit, note};
 use crate::formatting;
+use crate::input::STDIN;
 use crate::key_args::Times;
 use crate::key_part::KeyParts;
 use crate::time_forms::Extent;
 use crate::times::{Doubt, Found, TimeReader};
 use ebbtide::Timestamp;
 use std::cell::{Cell, RefCell};
-use std::fs;
+use std::fs::{self, File};
+use std::io::stdin;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -31,6 +34,8 @@ pub struct EventTimes {
     /// Whether a time was taken in this run. The filter may have one of an earlier run, which had
     /// other options.
     has_taken: Cell<bool>,
+    /// Whether a number in another unit is a mistake of its line, and not of an option.
+    is_unit_known: Cell<bool>,
     /// The current file, and when it was last modified.
     file: RefCell<(PathBuf, Option<SystemTime>)>,
 }
@@ -52,6 +57,7 @@ impl EventTimes {
             max_step: times.max_step,
             latest: Cell::new(latest()?),
             has_taken: Cell::new(false),
+            is_unit_known: Cell::new(false),
             file: RefCell::default(),
         }))
     }
@@ -93,10 +99,15 @@ impl EventTimes {
         })
     }
 
-    /// Returns whether a time was taken in this run. If none was, most likely an option is wrong,
-    /// and all lines are.
-    pub fn has_taken(&self) -> bool {
-        self.has_taken.get()
+    /// Returns whether a number in another unit is a mistake of its line. If no time was taken
+    /// before, most likely an option is wrong, and all lines are.
+    pub fn is_unit_known(&self) -> bool {
+        self.is_unit_known.get() || self.has_taken.get()
+    }
+
+    /// Says that the lines follow those of an earlier run, whose times were taken.
+    pub fn continue_lines(&self) {
+        self.is_unit_known.set(true);
     }
 
     /// Takes a time that was read from a line, unless it is too far ahead of those that count.
@@ -115,6 +126,16 @@ impl EventTimes {
     /// Lets a time count for later lines: the filter has accepted the line.
     pub fn accept(&self, time: Timestamp) {
         self.latest.set(Some(self.latest.get().map_or(time, |latest| latest.max(time))));
+    }
+
+    /// Returns the latest time that counts.
+    pub fn latest(&self) -> Option<Timestamp> {
+        self.latest.get()
+    }
+
+    /// Lets no time of an earlier run count.
+    pub fn forget(&self) {
+        self.latest.set(None);
     }
 
     /// Returns a time as messages show it.
@@ -168,7 +189,12 @@ impl EventTimes {
     fn modified(&self, path: &Path) -> Timestamp {
         let mut file = self.file.borrow_mut();
         if file.0 != path {
-            let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file);
+            let metadata = if path.as_os_str() == STDIN {
+                stdin().as_fd().try_clone_to_owned().map(File::from).and_then(|it| it.metadata())
+            } else {
+                fs::metadata(path)
+            };
+            let metadata = metadata.ok().filter(fs::Metadata::is_file);
             let modified = metadata.and_then(|metadata| metadata.modified().ok());
             *file = (path.to_path_buf(), modified);
         }

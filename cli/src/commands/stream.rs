@@ -415,6 +415,11 @@ impl<'a, F: Fed> Stream<'a, F> {
         }
     }
 
+    /// Returns the times of lines, if they have any.
+    pub fn times(&self) -> Option<&EventTimes> {
+        self.times.as_ref()
+    }
+
     /// As [`Stream::judge`], where each line is recorded alone: says so if the filter fails, so
     /// that nobody who tries again repeats them.
     pub fn judge_alone(
@@ -445,7 +450,7 @@ impl<'a, F: Fed> Stream<'a, F> {
         let (what, is_fatal) = match error {
             LineError::Malformed(what) => (what, false),
             LineError::Unit(what) => {
-                (what, !self.times.as_ref().is_some_and(EventTimes::has_taken))
+                (what, !self.times.as_ref().is_some_and(EventTimes::is_unit_known))
             }
             LineError::Refused(error) => (self.refused(error)?, false),
         };

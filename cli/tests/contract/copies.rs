@@ -448,3 +448,22 @@ fn an_input_of_a_format_that_is_not_read_is_an_error_unless_it_is_read_as_it_is(
     let output = child.wait_with_output().expect("an end");
     assert_eq!(output.stdout, b"BZh9\nLZIP\nBZh91AY&S\n");
 }
+
+#[test]
+fn empty_inputs_of_one_name_in_different_directories_may_all_be_copied() {
+    let place = Place::new();
+    for name in ["a", "b"] {
+        fs::create_dir_all(place.path(&format!("logs/{name}"))).expect("a directory");
+        place.write(&format!("logs/{name}/h.log"), b"");
+    }
+    dedup(&place, &["logs/a/h.log", "logs/b/h.log"]);
+    let copied = Command::new("cp").args(["-a", &place.path("logs"), &place.path("copy")]).status();
+    assert!(copied.expect("cp runs").success());
+    fs::remove_dir_all(place.path("logs")).expect("removed");
+    let inputs = ["copy/a/h.log", "copy/b/h.log"];
+    dedup(&place, &inputs);
+    place.append(inputs[0], b"one\n");
+    place.append(inputs[1], b"two\n");
+    dedup(&place, &inputs);
+    assert_eq!(output(&place), "one\ntwo\n");
+}

@@ -235,3 +235,58 @@ fn a_time_that_the_filter_refuses_is_no_latest_time_for_the_steps_after_it() {
         assert!(run.stderr.contains("lines skipped: 2"), "{more:?}: {run:?}");
     }
 }
+
+#[test]
+fn a_suppressed_line_that_is_not_inserted_is_a_step_for_the_next_run_too() {
+    let place = Place::new();
+    let (state, output) = (place.at("state"), place.at("output"));
+    let (once, least) = (place.at("once"), place.at("least"));
+    let arguments =
+        ["dedup", "--window", "30h", "--event-time", "--max-step", "1h", "--since", "accepted"];
+    // Only the first one is inserted; the filter's time stays there.
+    let first = "2020-01-01T00:00:00Z\ta\n2020-01-01T00:50:00Z\ta\n2020-01-01T01:40:00Z\ta\n";
+    let second = "2020-01-01T02:30:00Z\ta\n2020-01-01T02:40:00Z\tb\n";
+    let file = place.file("lines", first.as_bytes());
+    let exact = [&arguments[..], &["--state", &state, "--output", &output, &file]].concat();
+    ok(&exact, b"");
+    std::fs::write(&file, [first, second].concat()).expect("space");
+    ok(&exact, b"");
+    let printed = std::fs::read_to_string(&output).expect("an output");
+    assert_eq!(printed, "2020-01-01T00:00:00Z\ta\n2020-01-01T02:40:00Z\tb\n");
+    // The steps of later runs are still measured.
+    let far = "2020-01-01T03:50:00Z\tc\n";
+    std::fs::write(&file, [first, second, far].concat()).expect("space");
+    let sentence = refused(&exact, b"");
+    assert!(sentence.contains("is 1h 10m ahead of the latest one"), "{sentence}");
+    for (state, more) in [(&once, &[][..]), (&least, &["--at-least-once"])] {
+        let run = [&arguments[..], &["--state", state], more].concat();
+        assert_eq!(ok(&run, first.as_bytes()).text(), "2020-01-01T00:00:00Z\ta\n");
+        assert_eq!(ok(&run, second.as_bytes()).text(), "2020-01-01T02:40:00Z\tb\n");
+    }
+}
+
+#[test]
+fn a_time_in_another_unit_that_is_the_first_new_one_blocks_no_run_with_an_output() {
+    let place = Place::new();
+    let (state, output) = (place.at("state"), place.at("output"));
+    let file = place.file("lines", b"1700000000000\tx\n");
+    let with = ["--state", &state, "--output", &output, "--skip-bad", &file];
+    let arguments = timed(&with);
+    ok(&strings(&arguments), b"");
+    let more = "1700000000000\tx\n1700000001\ty\n1700000002000\tz\n";
+    std::fs::write(&file, more).expect("space");
+    let outcome = run(&strings(&arguments), b"");
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert!(outcome.stderr.contains("bad lines skipped: 1, "), "{}", outcome.stderr);
+    let printed = std::fs::read_to_string(&output).expect("an output");
+    assert_eq!(printed, "1700000000000\tx\n1700000002000\tz\n");
+    // As long as no time was taken, the option is wrong, also if bad lines were recorded.
+    let (state, output) = (place.at("other state"), place.at("other output"));
+    std::fs::write(&file, "a line without a time\n").expect("space");
+    let with = ["--state", &state, "--output", &output, "--skip-bad", &file];
+    let arguments = timed(&with);
+    assert_eq!(run(&strings(&arguments), b"").code, Some(0));
+    std::fs::write(&file, "a line without a time\n1700000001\ty\n").expect("space");
+    let sentence = refused(&strings(&arguments), b"");
+    assert!(sentence.ends_with("give --time-unit s"), "{sentence}");
+}

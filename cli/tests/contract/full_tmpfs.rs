@@ -1,7 +1,7 @@
 //! A filter on a file system in memory that another program has filled. A page of a hole that is
 //! read through a mapping takes space there, and a process that finds none gets a signal.
 
-use crate::support::{Outcome, Place, Talk, command, input, ok, run, skipped, stream};
+use crate::support::{Outcome, Place, Talk, command, input, ok, refused, run, skipped, stream};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -263,4 +263,49 @@ fn lines_that_are_printed_first_and_find_no_space_are_named_to_continue_with() {
     let (before, behind) = known.text().split_at(2 * (next - 1));
     assert!(!before.contains('0') && !behind.contains('1'), "{next}");
     assert!(next > 1, "the first lines find space");
+}
+
+#[test]
+fn lines_whose_commit_finds_no_space_are_not_left_in_the_output() {
+    let Some(full) = Mounted::new() else { return };
+    let place = Place::new();
+    let (state, output) = (full.at("state"), place.at("output"));
+    let lines: String = (0..100_000).map(|number| format!("line {number}\n")).collect();
+    let file = place.file("lines", b"line 0\n");
+    let arguments = ["dedup", "--last", "100000", "--fpr", "1e-9", "--state", &state];
+    let arguments = [&arguments[..], &["--output", &output, &file]].concat();
+    ok(&arguments, b"");
+    full.fill_but(2 << 20);
+    fs::write(&file, &lines).expect("space");
+    let printed = || fs::read_to_string(&output).expect("an output");
+    for _ in 0..4 {
+        // One sentence: nothing that an earlier run has left had to be cut.
+        assert!(refused(&arguments, b"").contains("o space left"));
+        let now = printed();
+        assert!(lines.starts_with(&now) && now.len() > 7 && now.len() < lines.len());
+        assert!(!fs::exists(place.at("output.cut")).expect("an answer"));
+    }
+    full.empty();
+    ok(&arguments, b"");
+    assert!(printed() == lines && !fs::exists(place.at("output.cut")).expect("an answer"));
+}
+
+#[test]
+fn what_is_cut_from_an_output_takes_no_space_if_there_is_too_little_for_all_of_it() {
+    let Some(full) = Mounted::new() else { return };
+    let place = Place::new();
+    let (state, output) = (place.at("state"), full.at("output"));
+    let file = place.file("lines", b"one\n");
+    let arguments = ["dedup", "--last", "500", "--state", &state, "--output", &output, &file];
+    ok(&arguments, b"");
+    fs::write(&output, [b"one\n", &[b'x'; 1 << 20][..]].concat()).expect("space");
+    full.fill_but(1 << 19);
+    let length = || fs::metadata(full.at("output.cut")).expect("a file").len();
+    for _ in 0..2 {
+        assert!(refused(&arguments, b"").contains("o space left"));
+        assert_eq!(length(), 0);
+    }
+    full.empty();
+    assert!(run(&arguments, b"").stderr.contains("cut "));
+    assert_eq!((length(), fs::read(&output).expect("a file")), (1 << 20, b"one\n".to_vec()));
 }

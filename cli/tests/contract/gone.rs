@@ -453,3 +453,29 @@ fn an_unfinished_line_of_a_part_waits_while_the_log_is_empty() {
     place.run("out", &["h.log"], &[]);
     assert_eq!(output(&place), "one\ntwo\n");
 }
+
+#[test]
+fn empty_logs_of_one_name_in_different_directories_are_read_in_their_compressed_parts() {
+    let place = Place::new();
+    let inputs = ["a/h.log", "b/h.log"];
+    let compress = |name: &str| {
+        gzip(&place, name, &format!("{name}.1.gz"));
+        place.write(name, b"");
+    };
+    for name in inputs {
+        fs::create_dir(place.path(&name[..1])).expect("a directory");
+        place.write(name, b"");
+        place.write(&format!("{name}.0"), format!("first of {name}\n").as_bytes());
+        gzip(&place, &format!("{name}.0"), &format!("{name}.1.gz"));
+    }
+    place.run("out", &["a/h.log.1.gz", "b/h.log.1.gz", "a/h.log", "b/h.log"], &[]);
+    for name in inputs {
+        place.append(name, format!("next of {name}\n").as_bytes());
+        let parts = [1, 2].map(|number| format!("{name}.{number}.gz"));
+        rename(&place, &parts[0], &parts[1]);
+        compress(name);
+    }
+    place.run("out", &inputs, &[]);
+    let expected = "first of a/h.log\nfirst of b/h.log\nnext of a/h.log\nnext of b/h.log\n";
+    assert_eq!(output(&place), expected);
+}

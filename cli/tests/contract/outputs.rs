@@ -276,3 +276,14 @@ fn lines_are_on_the_disk_before_a_batch_counts_them() {
     }
     assert!(writes > 3 && counted >= writes && !is_dirty, "{writes}, {counted} syncs\n{trace}");
 }
+
+#[test]
+fn standard_output_is_no_output_that_can_be_cut_back_and_no_file_is_named_so() {
+    let place = Place::new();
+    place.write("log", b"one\n");
+    let (state, log) = (place.path("state"), place.path("log"));
+    let words = ["dedup", "--last", "5000", "--state", &state, "--output", "-", &log];
+    let sentence = refused(&words, b"");
+    assert!(sentence.contains("leave --output out, or name ./-"), "{sentence}");
+    assert!(!Path::new("-").exists() && !Path::new(&state).exists());
+}

@@ -1,12 +1,12 @@
 //! Runs that are stopped or killed at any moment, and outputs that fail: no recorded line stays
 //! unprinted without a report.
 
-use crate::support::{Place, Talk, command, input, ok, run, signal, start};
+use crate::support::{Place, Talk, command, input, ok, run, signal, skipped, start};
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -400,4 +400,27 @@ fn print_across_kills(keys: &[String], moments: &mut Moments) -> usize {
     let again = printed.len() - once.len();
     assert!(again <= kills * 64, "{again} lines were printed again after {kills} kills");
     kills
+}
+
+#[test]
+fn a_stop_of_the_first_process_of_a_container_is_an_exit_with_the_number_of_the_signal() {
+    let contained = ["--pid", "--fork", "--kill-child"];
+    let is_able = Command::new("unshare").args(contained).arg("true").output();
+    if !is_able.is_ok_and(|ended| ended.status.success()) {
+        skipped("this user cannot make a namespace of processes");
+        return;
+    }
+    for (name, number) in [("TERM", 15), ("INT", 2)] {
+        let place = Place::new();
+        let program = command(&["dedup", "--last", "500", "--state", &place.at("state")]);
+        let mut outside = Command::new("unshare");
+        outside.args(contained).arg(program.get_program()).args(program.get_args());
+        let mut talk = Talk::of(outside.stderr(Stdio::null()));
+        assert_eq!(talk.ask("one"), "one");
+        let id = talk.child.id();
+        let inside = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).expect("a list");
+        let sent = Command::new("kill").args(["-s", name, inside.trim()]).status();
+        assert!(sent.expect("kill runs").success());
+        assert_eq!(end(&mut talk.child).code(), Some(128 + number), "{name}");
+    }
 }

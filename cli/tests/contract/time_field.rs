@@ -301,3 +301,31 @@ fn a_time_field_far_beyond_the_line_is_not_searched_for() {
     let dedup = ["dedup", "--window", "1h", "--time-field", "1e15"];
     assert!(refused(&dedup, b"a b\n").contains("line 1: expected a time"));
 }
+
+#[test]
+fn syslog_in_a_file_that_is_standard_input_is_of_the_year_of_that_file() {
+    // In the middle of 2022: the clock would say another year.
+    let at = 1_656_000_000;
+    let place = Place::new();
+    let file = place.file("syslog", format!("{} host a\n", syslog(at)).as_bytes());
+    let modified = UNIX_EPOCH + Duration::from_secs(at + 300);
+    File::options().write(true).open(&file).and_then(|it| it.set_modified(modified)).expect("set");
+    let state = place.at("state");
+    let arguments = [
+        "dedup",
+        "--window",
+        "60s",
+        "--field",
+        "5",
+        "--time-field",
+        "1",
+        "--utc",
+        "--state",
+        &state,
+    ];
+    let mut child = command(&arguments);
+    let outcome = child.stdin(File::open(&file).expect("a file")).output().expect("it runs");
+    assert_eq!(outcome.status.code(), Some(0), "{outcome:?}");
+    let stat = run(&["stat", &state, "--json"], b"").json();
+    assert_eq!(stat[0]["time"], at * 1000);
+}

@@ -21,10 +21,11 @@ mod stamps;
 mod target;
 
 use super::counts::Counts;
+use super::event_times::EventTimes;
 use super::line::{Line, LineError, Skipped};
 use super::run::{Ended, Run};
 use super::stream::Stream;
-use crate::args::Dedup;
+use crate::args::{Dedup, Since};
 use crate::failure::{Failure, Result, note};
 use crate::formatting::counted;
 use crate::input::{Batch as Lines, Input};
@@ -33,7 +34,7 @@ use crate::key_part::KeyParts;
 use crate::stop::Stop;
 use crate::trail::{CHECKED_BYTES, Trail};
 use content::Content;
-use ebbtide::{Any, Batch, Call, Durability, Error, Filter};
+use ebbtide::{Any, Batch, Call, Durability, Error, Filter, Timestamp};
 use find_inputs::{Plan, Wanted};
 use order::Step;
 use positions::{Entry, Inputs, Recorded};
@@ -123,6 +124,11 @@ pub fn check(arguments: &Dedup) -> Result<()> {
             "standard input cannot be read again after a kill; --output needs files".to_owned(),
         ));
     }
+    if output.as_os_str() == "-" {
+        return Err(Failure::Error(
+            "standard output cannot be cut back: leave --output out, or name ./-".to_owned(),
+        ));
+    }
     target::check(output, state, files)?;
     KeyParts::new(&arguments.reading)?;
     files::check(files, &arguments.leave_out)
@@ -203,6 +209,7 @@ impl<'a> ExactlyOnce<'a> {
             is_same && recorded.length == target.trail.offset() && recorded.check.is_some()
         });
         begin(self.filter, &target, (&before, &inputs), !is_known)?;
+        self.continue_times(&inputs)?;
         let mut table = self.table_of(output, &target, &stop)?;
         let most = self.most_lines()?;
         for step in steps {
@@ -210,6 +217,25 @@ impl<'a> ExactlyOnce<'a> {
                 break;
             }
             self.read((&step, most), content, &mut table, &mut target, run)?;
+        }
+        Ok(())
+    }
+
+    /// Lets the latest time of earlier runs count. If only new keys are inserted, the filter's time
+    /// is not enough: it stays behind that of lines which were suppressed.
+    fn continue_times(&self, inputs: &Inputs) -> Result<()> {
+        let Some(times) = self.stream.times() else { return Ok(()) };
+        let mut entries = inputs.iter().map(|(_, entry)| entry);
+        let has_read = entries.any(|entry| entry.offset > 0 && !entry.is_left_out);
+        // Without a time of the filter, all lines that were read were bad ones.
+        if has_read && times.latest().is_some() {
+            // Otherwise one wrong line that is the first new one would block all later runs.
+            times.continue_lines();
+        }
+        match positions::latest(self.filter)? {
+            Some(latest) => times.accept(latest),
+            None if self.arguments.since == Since::Accepted => times.forget(),
+            None => {}
         }
         Ok(())
     }
@@ -358,10 +384,13 @@ impl<'a> ExactlyOnce<'a> {
             }
             lines = accepted;
             let Attempt { mut batch, counts, new, .. } = attempt;
+            positions::set_entry(&mut batch, piece.slot, &piece.entry)?;
             let is_ended = target.is_torn(end) && !new.is_empty();
             let written = target.write(&new, end)?;
-            positions::set_entry(&mut batch, piece.slot, &piece.entry)?;
             positions::set_output(&mut batch, target.identity.recorded, &written)?;
+            if let (Since::Accepted, Some(latest)) = (self.arguments.since, self.latest()) {
+                positions::set_latest(&mut batch, latest)?;
+            }
             let committed = batch.commit();
             drop(batch);
             match committed {
@@ -374,6 +403,12 @@ impl<'a> ExactlyOnce<'a> {
                 }
                 // Another process has inserted one of the keys: check all of them again.
                 Err(Error::Conflict { .. }) => target.take_back()?,
+                // Nothing is recorded. What stayed of it would take space, and the next run would
+                // copy it. After other errors the batch may count, and its lines with it.
+                Err(error @ (Error::Io { .. } | Error::Parameter { .. })) => {
+                    let _ = target.take_back();
+                    return Err(error.into());
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -389,6 +424,11 @@ impl<'a> ExactlyOnce<'a> {
             None => PIECE_LINES,
         };
         Ok(most.min(Batch::<Any>::MOST_OPERATIONS))
+    }
+
+    /// Returns the latest time of a line that was accepted.
+    fn latest(&self) -> Option<Timestamp> {
+        self.stream.times().and_then(EventTimes::latest)
     }
 
     fn call(&self) -> Call<'a> {

@@ -1,11 +1,12 @@
 //! What the positions of a filter record about the output and the inputs of `dedup --output`.
 //!
 //! Positions are numbered from the upper end: programs of the user number theirs from 0. Six of
-//! them concern the whole, and four each input. An input that is not there has identity 0.
+//! them concern the whole, four each input, and the last one the times of lines. An input that is
+//! not there has identity 0.
 
 use crate::failure::{Failure, Result};
 use crate::trail::Trail;
-use ebbtide::{Any, Batch, Filter};
+use ebbtide::{Any, Batch, Filter, Timestamp};
 
 const OUTPUT_FILE: u64 = u64::MAX;
 const OUTPUT_LENGTH: u64 = u64::MAX - 1;
@@ -21,6 +22,10 @@ const INPUTS: u64 = u64::MAX - 6;
 
 /// The inputs that a filter has positions for.
 pub const MOST_INPUTS: usize = 62;
+
+/// The latest time of a line that was accepted, if keys that are present are not inserted: then the
+/// filter's own time may be earlier.
+const LATEST: u64 = INPUTS - WORDS * MOST_INPUTS as u64;
 
 const IDENTITY: u64 = 0;
 const OFFSET: u64 = 1;
@@ -192,6 +197,16 @@ pub fn set_output(batch: &mut Batch<'_>, file: u64, trail: &Trail) -> Result<()>
     Ok(batch.set_position(OUTPUT_CHECK, trail.check())?)
 }
 
+/// Adds the position of the latest accepted time.
+pub fn set_latest(batch: &mut Batch<'_>, latest: Timestamp) -> Result<()> {
+    Ok(batch.set_position(LATEST, latest.as_unix_micros())?)
+}
+
+/// Returns the latest accepted time; `None` if no run has recorded it.
+pub fn latest(filter: &Filter<Any>) -> Result<Option<Timestamp>> {
+    Ok(filter.position(LATEST)?.map(Timestamp::from_unix_micros))
+}
+
 /// The place that a run of an earlier version has reached in its last input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OldPlace {
@@ -257,6 +272,7 @@ mod tests {
     fn the_positions_of_all_inputs_fit_and_do_not_overlap() {
         let last = source(MOST_INPUTS - 1, CHECK);
         assert_eq!(u64::MAX - last + 1, 6 + 4 * 62);
-        assert!(u64::MAX - last < 256 && source(1, IDENTITY) == source(0, CHECK) - 1);
+        assert_eq!(LATEST, last - 1);
+        assert!(u64::MAX - LATEST < 256 && source(1, IDENTITY) == source(0, CHECK) - 1);
     }
 }

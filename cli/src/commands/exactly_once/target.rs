@@ -268,10 +268,15 @@ impl<'a> Target<'a> {
         if found > length {
             let failed = writing(&path);
             let mut kept = self.open_cut(&path).map_err(&failed)?;
+            let before = kept.metadata().map_err(&failed)?.len();
             let mut rest = &self.file;
             let copied = rest.seek(SeekFrom::Start(length));
-            copied.and_then(|_| io::copy(&mut rest, &mut kept)).map_err(&failed)?;
-            kept.sync_all().map_err(&failed)?;
+            let copied = copied.and_then(|_| io::copy(&mut rest, &mut kept));
+            if let Err(error) = copied.and_then(|_| kept.sync_all()) {
+                // Each further run would add another part of a copy.
+                let _ = kept.set_len(before);
+                return Err(failed(error));
+            }
             let directory = File::open(directory_of(&path));
             directory.and_then(|directory| directory.sync_all()).map_err(&failed)?;
             note(&format!(

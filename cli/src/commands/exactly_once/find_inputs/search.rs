@@ -84,12 +84,14 @@ impl Search<'_> {
     fn bind_empty(&mut self) {
         for slot in self.lost() {
             let entry = self.entry(slot);
-            let is_it = |file: &Found| {
+            let is_it = |at: &usize| {
+                let file = &self.files.all[*at];
                 let is_same = name_hash(&file.name) == entry.name && file.size == 0;
-                is_same && file.is_given() && file.written <= self.inputs.seen
+                let is_old = file.written <= self.inputs.seen;
+                is_same && file.is_given() && is_old && self.slot_of(*at).is_none()
             };
-            let at = self.files.all.iter().position(is_it);
-            if let Some(at) = at.filter(|&at| entry.offset == 0 && self.slot_of(at).is_none()) {
+            let at = (0..self.files.all.len()).find(is_it);
+            if let Some(at) = at.filter(|_| entry.offset == 0) {
                 self.found[slot] = Some((at, Trail::default()));
             }
         }
@@ -159,7 +161,13 @@ impl Search<'_> {
             };
             parts.extend(is_it.then_some(at));
         }
-        Ok(if let [at] = parts[..] { Some(at) } else { None })
+        // Logs of one name in several directories: each has its part, and nothing was read of any.
+        let is_alike = |&slot: &usize| {
+            let other = self.entry(slot);
+            (other.name, other.offset) == (entry.name, 0) && self.is_wanted(slot)
+        };
+        let alike = self.lost().into_iter().filter(is_alike).count();
+        Ok(parts.first().copied().filter(|_| parts.len() == 1 || parts.len() == alike))
     }
 
     /// Returns whether a recorded part of a log with a date is there that was not written after
