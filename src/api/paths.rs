@@ -32,8 +32,8 @@ impl<K: Spec> Filter<K> {
     /// # Errors
     /// [`Error::Exists`], [`Error::Parameter`], [`Error::Locked`], [`Error::Occupied`] if other
     /// files have names of a filter's, [`Error::Damaged`] if a filter there has lost its `meta`,
-    /// [`Error::Io`] (then only the directory and the file `lock` are left behind; but if the system
-    /// refuses a thread for the filter, that is there, and [`Filter::open`] opens it).
+    /// [`Error::Io`] (then only the directory and the file `lock` are left behind; but if the
+    /// system refuses a thread for the filter, that is there, and [`Filter::open`] opens it).
     pub fn create(dir: impl AsRef<Path>, spec: K, options: Options) -> Result<Self> {
         Self::create_on(Arc::new(new_disk(dir.as_ref(), &options)?), spec, options)
     }

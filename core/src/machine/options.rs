@@ -47,8 +47,8 @@ impl MachineOptions {
         self
     }
 
-    /// Sets the target size of a block, 512 bytes to 64 KiB. Default: as the
-    /// kind proposes, 64 KiB for windows of inserts of `fingerprint` and wide counters of `decaying`, 16 KiB for the
+    /// Sets the target size of a block, 512 bytes to 64 KiB. Default: as the kind proposes, 64 KiB
+    /// for windows of inserts of `fingerprint` and wide counters of `decaying`, 16 KiB for the
     /// others.
     #[must_use]
     pub const fn block_bytes(mut self, bytes: u64) -> Self {

@@ -29,7 +29,8 @@ impl<W: Word> Items<W> {
     pub(super) fn new(window: u64, fpr: f64, design: Design, words: Option<u64>) -> Self {
         let shape = design.shape;
         let generations = CountedGenerations { length: window.div_ceil(shape.generations.into()) };
-        // Given cells may be too few for a window, and shorter chains do not reach the planned load.
+        // Cells that are given may be too few for a window, and shorter chains do not reach the
+        // planned load.
         let has_room = words.is_none() && design.moves >= OLD_MOVES;
         let table = Table::new(shape, design.moves).closing_blocks(has_room);
         let keys = live_keys(shape, window) as f64;
