@@ -193,6 +193,13 @@ impl Shipper {
         self.gaps
     }
 
+    /// Returns the LSN up to which it has read notes of the engine, which wait for something that
+    /// matters; 0 if they do not.
+    pub(crate) fn noted(&self) -> u64 {
+        let notes = self.read.as_ref().filter(|read| self.held.is_none() && !read.has_changes());
+        notes.filter(|_| !self.is_pending()).map_or(0, Piece::end)
+    }
+
     /// Returns what it has put since it began, with that link.
     pub(crate) fn total(&self) -> Shipped {
         self.total
