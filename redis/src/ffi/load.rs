@@ -214,8 +214,9 @@ pub fn random() -> u128 {
     u128::from_le_bytes(bytes)
 }
 
-/// Returns the reading of the server's monotonic clock, in microseconds. Nobody can set it.
+/// Returns the reading of the server's monotonic clock, in microseconds. Nobody can set it. It
+/// stands where there is no server: in tests of this library.
 pub fn monotonic() -> u64 {
     // SAFETY: it takes nothing and returns a number.
-    unsafe { api(raw::RedisModule_MonotonicMicroseconds)() }
+    unsafe { raw::RedisModule_MonotonicMicroseconds.map_or(0, |read| read()) }
 }
