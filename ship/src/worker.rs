@@ -306,11 +306,8 @@ fn work_on(
     let store = store.with_own_client();
     let mut shipper = match runtime.block_on(Shipper::begin(store, media, options)) {
         Ok(shipper) => shipper,
-        Err(error) => {
-            notes.count_failure();
-            // The caller waits for it.
-            return drop(begun.send(Err(error)));
-        }
+        // The caller waits for it.
+        Err(error) => return drop(begun.send(Err(notes.counted(error)))),
     };
     let (status, changed) = (Mutex::new((notes.begin(&shipper), None)), Condvar::new());
     let (begun_rounds, done) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -405,19 +402,22 @@ impl Notes {
             status.completed_at = noted.completed.min(now);
             status.progressed_at = noted.progressed.max(noted.succeeded).min(now);
             self.gaps = noted.gaps;
-            (status.gaps, status.failures) = (noted.gaps + status.gaps, noted.failures);
+            (status.gaps, status.failures) =
+                (noted.gaps.saturating_add(status.gaps), noted.failures);
         }
         // So that the next shipper finds it, however early this one ends.
         let _ = self.write(&status);
         status
     }
 
-    /// Notes that a shipper could not begin, if one has before. Without the note it is not counted.
-    fn count_failure(&self) {
+    /// Notes that a shipper could not begin, if one has before, and returns the error. Without the
+    /// note it is not counted.
+    fn counted(&self, error: Error) -> Error {
         if let Some(noted) = self.before() {
             let counted = Standing { failures: noted.failures.saturating_add(1), ..noted };
             let _ = counted.write(&*self.media);
         }
+        error
     }
 
     fn write(&self, status: &Status) -> Result<()> {
@@ -482,7 +482,8 @@ fn note(
     }
     status.noted = now;
     (status.confirmed, status.timeline) = (shipper.confirmed(), shipper.timeline());
-    (status.gaps, status.is_pending) = (notes.gaps + shipper.gaps(), shipper.is_pending());
+    status.gaps = notes.gaps.saturating_add(shipper.gaps());
+    status.is_pending = shipper.is_pending();
     status.noted_lsn = shipper.noted();
     let total = shipper.total();
     let has_grown = total.links > status.links;
@@ -510,7 +511,7 @@ fn note(
             true
         }
         Err(error) => {
-            status.failures += 1;
+            status.failures = status.failures.saturating_add(1);
             status.failure = Some(error.to_string());
             status.is_fenced = error.is_fenced_from_elsewhere();
             let continues = error.is_transient();
