@@ -194,7 +194,7 @@ fn a_follower_continues_in_its_directory_and_is_promoted() {
     assert!(refusal.stderr.contains("refuses this directory"), "{refusal:?}");
 }
 
-/// Returns the code with which a command ends by itself, within a minute.
+/// Returns the code with which a command ends without being stopped, within a minute.
 fn code(talk: &mut Talk) -> Option<i32> {
     let begun = Instant::now();
     loop {
@@ -221,7 +221,7 @@ fn a_follower_that_cannot_follow_any_more_ends_although_its_input_is_open_and_id
     let ended = code(&mut talk);
     if ended.is_none() {
         talk.kill();
-        panic!("it goes on");
+        panic!("it has not ended");
     }
     assert_eq!(ended, Some(2));
     let mut said = String::new();
