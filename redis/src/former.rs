@@ -54,6 +54,9 @@ pub struct Former {
     began: Option<Micros>,
     /// Whether inserts move the window of this filter.
     has_window: bool,
+    /// Whether nothing was ever added to it before the alteration: there is nothing to wait for.
+    /// (It is dropped with the alteration, so whoever loads the filter finds the same.)
+    is_empty: bool,
     /// Whether this filter tells whether an item was seen within the current window.
     tells: bool,
 }
@@ -73,7 +76,8 @@ impl Former {
         let window = window(current.kind()).unwrap_or(Within::Items(0));
         let is_same_unit = own.is_some_and(|own| is_time(own) == is_time(window));
         let tells = is_same_unit && machine.kind().ages().is_some();
-        Ok(Self { machine, window, began, has_window: own.is_some(), tells })
+        let is_empty = machine.content().totals().inserts == 0;
+        Ok(Self { machine, window, began, has_window: own.is_some(), is_empty, tells })
     }
 
     /// Returns the filter.
@@ -126,7 +130,8 @@ impl Former {
 
     /// Returns what is left until the current window is whole: inserts, or microseconds.
     pub fn left(&self, current: &Machine, now: Micros) -> u64 {
-        self.window.width().saturating_sub(self.passed(current, now))
+        let width = if self.is_empty { 0 } else { self.window.width() };
+        width.saturating_sub(self.passed(current, now))
     }
 
     /// Returns whether the current filter has its whole window at a time: then it knows all that

@@ -1,11 +1,13 @@
 //! Leases: their time, and the tokens of the claims that this server gives.
 //!
 //! A lease is a promise of real time. Its time is not that of items, which may come with their own,
-//! nor the wall clock's, which may be set: it is the wall clock's when the module is loaded, and
+//! nor the wall clock's, which may be set: it is the wall clock's when the filter came here, and
 //! again when the server becomes a primary or a replica, and advances with the server's monotonic
-//! clock from then on. A filter whose claims are of a later time, because they come from a server
-//! whose clock is ahead, or because the clock was set back before it was read, continues from
-//! there. The filter itself never takes a time before its latest claim.
+//! clock from then on. While no claim of a filter is held, a wall clock that was set forward since
+//! is read again: it was wrong, and other servers would take deadlines for earlier ones. A filter
+//! whose claims are of a later time, because they come from a server whose clock is ahead, or
+//! because the clock was set back before it was read, continues from there. The filter itself never
+//! takes a time before its latest claim.
 
 use crate::arguments::clock;
 use crate::ffi::{Roles, monotonic, random, role};
@@ -40,12 +42,20 @@ fn above_all(latest: u64) -> u64 {
     latest.saturating_add(MOST_LOST + random() as u64 % MOST_LOST)
 }
 
-/// The wall clock less the monotonic clock, when the wall clock was read.
-static BASE: AtomicU64 = AtomicU64::new(0);
+/// How far the wall clock must be ahead of the time of leases to be taken for one that was set.
+const STEP: u64 = 1_000_000;
 
-/// Begins the time of leases: reads the wall clock.
+/// The wall clock less the monotonic clock, when the server got its role.
+static OF_ROLE: AtomicU64 = AtomicU64::new(0);
+
+/// Returns the wall clock less the monotonic clock.
+fn base() -> u64 {
+    clock().wrapping_sub(monotonic())
+}
+
+/// Begins the time of leases of all filters that are here: reads the wall clock.
 pub fn begin() {
-    BASE.store(clock().wrapping_sub(monotonic()), Ordering::Relaxed);
+    OF_ROLE.store(base(), Ordering::Relaxed);
 }
 
 /// The wall clock, which is read again at a failover: it may have been wrong when a replica was
@@ -60,8 +70,11 @@ impl Roles for WallClock {
 
 /// What this server knows of the claims of a filter. All of it is about this server: nothing is
 /// saved or replicated.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct Leases {
+    /// The wall clock less the monotonic clock, when the wall clock was read for this filter, and
+    /// the role of the server then. In a later role, that of the role counts.
+    base: (u64, u64),
     /// The latest time that the claims have reached, less the monotonic clock then. So that time
     /// advances as the server's does, and whatever is read from the wall clock later.
     ahead: Micros,
@@ -72,6 +85,13 @@ pub struct Leases {
 }
 
 impl Leases {
+    /// Begins the time of a filter that comes to this server: reads the wall clock. That of the
+    /// start may have been wrong.
+    #[must_use]
+    pub fn begin() -> Self {
+        Self { base: (base(), role()), ahead: 0, token_known_in: None }
+    }
+
     /// Returns what is known after records of another server.
     #[must_use]
     pub fn of_another(self) -> Self {
@@ -92,8 +112,18 @@ impl Leases {
     #[must_use]
     pub fn now(&self) -> Micros {
         let monotonic = monotonic();
-        let of_server = monotonic.wrapping_add(BASE.load(Ordering::Relaxed));
+        let (base, since) = self.base;
+        let base = if since == role() { base } else { OF_ROLE.load(Ordering::Relaxed) };
+        let of_server = monotonic.wrapping_add(base);
         of_server.max(monotonic.saturating_add(self.ahead)).min(LATEST)
+    }
+
+    /// Reads the wall clock again if it was set forward, unless a claim is held.
+    fn follow_clock(&mut self, machine: &Machine) {
+        let now = self.now();
+        if clock() > now.saturating_add(STEP) && machine.claims().all(|of| of.deadline <= now) {
+            self.base = (base(), role());
+        }
     }
 
     /// Claims a key; see [`Machine::claim`].
@@ -107,6 +137,7 @@ impl Leases {
         time: OperationTime,
         log: &mut impl FnMut(Logged),
     ) -> Decided<ClaimAnswer> {
+        self.follow_clock(machine);
         let (role, latest) = (Some(role()), machine.content().latest_claim().token);
         let above = if self.token_known_in == role { 0 } else { above_all(latest) };
         let claimant = Claimant { hash, now: self.now(), lease, above };

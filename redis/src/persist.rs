@@ -101,8 +101,8 @@ impl Stored for Value {
     }
 
     fn effort(&self) -> usize {
-        // Chunks of a filter have at most 1 MiB.
-        1 + (self.memory_bytes() >> 20)
+        // The server frees what counts for more than 64 in the background: from 1 MiB on.
+        1 + (self.memory_bytes() >> 14)
     }
 
     fn digest(&self, to: &mut Summary) {

@@ -73,7 +73,7 @@ impl Value {
     fn new(machine: Option<Machine>, restore: Option<Box<Import>>) -> Self {
         FILTERS.add(1);
         LOADING.add(restore.is_some().into());
-        let (is_diverged, is_saturated, leases) = (false, false, Leases::default());
+        let (is_diverged, is_saturated, leases) = (false, false, Leases::begin());
         let (former, places) = (None, Places::default());
         Self { machine, former, restore, is_diverged, is_saturated, leases, places }
     }

@@ -61,21 +61,20 @@ fn ends_below(media: &Arc<dyn Media>, files: &[SnapshotFile], lsn: u64) -> Resul
 /// Checks that the directory has this snapshot, which no records follow.
 fn shows_snapshot(store: &Store, media: &Arc<dyn Media>, snapshot: &Snapshot) -> Result<()> {
     let files = snapshots_on(&**media)?;
-    let found = files.iter().find(|file| file.start == snapshot.start);
-    let is_it = match &found {
-        Some(file) if file.bytes == snapshot.bytes => {
-            snapshot::digests(&**media, file)?.as_ref() == Some(&snapshot.digests)
-        }
-        _ => false,
+    let of_start = files.iter().find(|file| file.start == snapshot.start);
+    let is_other = match of_start {
+        Some(file) if file.bytes == snapshot.bytes => match snapshot::digests(&**media, file)? {
+            Some(digests) if digests == snapshot.digests => return Ok(()),
+            digests => digests.is_some(),
+        },
+        of_start => of_start.is_some(),
     };
-    if is_it {
-        return Ok(());
-    }
-    let lacks = found.is_some() || ends_below(media, &files, snapshot.end)?;
+    // One that has lost its name meanwhile, as by a checkpoint, shows nothing.
+    let lacks = is_other || ends_below(media, &files, snapshot.end)?;
     Err(Error::Refused {
         url: store.to_string(),
         expected: format!("the snapshot from LSN {} to {}", snapshot.start, snapshot.end),
-        found: if found.is_some() { "another one of this LSN" } else { "none of this LSN" }.into(),
+        found: if is_other { "another one of this LSN" } else { "none of this LSN" }.into(),
         remedy: if lacks { LACKS } else { UNKNOWN },
         is_outdated: lacks,
     })
@@ -131,5 +130,54 @@ fn shows_records(store: &Store, media: &Arc<dyn Media>, last: &Piece) -> Result<
             at += length as u64 / RECORD_BYTES;
         }
         return Ok(());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ebbtide::inspect::origin_on;
+    use ebbtide::media::Memory;
+    use ebbtide::{AgePartitioned, Durability, Filter, Options};
+    use ebbtide_testkit::failing::Failing;
+    use object_store::memory::InMemory;
+    use std::io::ErrorKind;
+
+    #[test]
+    fn a_snapshot_that_loses_its_name_while_it_is_looked_at_is_no_sign_of_another_shipper() {
+        let memory = Memory::new();
+        let options = Options::new().durability(Durability::Always);
+        let spec = AgePartitioned::last(1000);
+        let filter = Filter::create_on(Arc::new(memory.clone()), spec, options).expect("a filter");
+        filter.insert("a key").expect("an insert");
+        filter.checkpoint().expect("a checkpoint");
+        let file = snapshots_on(&memory).expect("a list").remove(0);
+        let digests = snapshot::digests(&memory, &file).expect("digests").expect("a file");
+        let origin = origin_on(&memory).expect("a filter");
+        let snapshot = Snapshot {
+            name: "a".into(),
+            log: origin.log,
+            engine_timeline: file.timeline,
+            start: file.start,
+            end: file.end,
+            bytes: file.bytes,
+            from_link: 1,
+            part_bytes: file.bytes,
+            digests,
+            meta: origin.meta,
+        };
+        let store = Store::of(Arc::new(InMemory::new()), "orders/7", "memory:///orders/7");
+        let failing = Failing::new(memory);
+        let media: Arc<dyn Media> = Arc::new(failing.clone());
+        for call in 1.. {
+            failing.fail_after(call, ErrorKind::NotFound);
+            let shown = shows_snapshot(&store, &media, &snapshot);
+            if failing.clear_faults() {
+                shown.expect("it is there");
+                break;
+            }
+            let is_outdated = matches!(shown, Err(Error::Refused { is_outdated: true, .. }));
+            assert!(!is_outdated, "call {call}: {shown:?}");
+        }
     }
 }

@@ -137,6 +137,11 @@ impl Mark {
     }
 }
 
+/// Returns whether a filter is here that nobody still makes.
+pub fn is_finished(dir: &Path) -> bool {
+    dir.join(META).exists() && !dir.join(MARK).is_dir()
+}
+
 /// Returns whether a file still has its name.
 fn is_at(file: &File, path: &Path) -> bool {
     let number = |found: fs::Metadata| (found.dev(), found.ino());

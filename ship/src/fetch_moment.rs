@@ -5,11 +5,11 @@
 //! part of the log that is missing.
 
 use crate::assemble::{Assembled, Fetched, TRIES, assemble_sound, nothing};
-use crate::chain::{Base, base_hints, link_name, read_link};
+use crate::chain::{Base, base_hints, link_name, read_link, walk};
 use crate::error::{Error, Result};
 use crate::fetch_directory::Target;
 use crate::files::remove;
-use crate::link::Cause;
+use crate::link::{Cause, Content};
 use crate::store::{Folder, Store};
 use ebbtide::history::{At, History};
 use ebbtide::inspect::restore_at;
@@ -21,6 +21,8 @@ const KEEP_MORE: &str = "let the shipper keep more (`--keep`), or ask for a late
 const NOT_YET: &str = "ask for an earlier moment, or once it is shipped";
 const UNKNOWN: &str = "what happened in between is not known: ask for an earlier moment, or for a \
                        later one";
+const DISCARDED: &str = "ask for an LSN below that, or for one that is shipped since, from the \
+                         first snapshot behind it on";
 
 /// Restores a moment from the newest base that reaches it.
 pub(crate) async fn fetch_moment(store: &Store, target: &Target, at: At) -> Result<Fetched> {
@@ -28,7 +30,7 @@ pub(crate) async fn fetch_moment(store: &Store, target: &Target, at: At) -> Resu
     loop {
         tries -= 1;
         let hints = base_hints(store).await?;
-        let mut search = Search { store, target, at, kept: Vec::new() };
+        let mut search = Search { store, target, at, kept: Vec::new(), newest: None };
         // Why the oldest base that was tried does not have it: it has the most.
         let mut failed = None;
         for &(number, _) in &hints {
@@ -67,6 +69,8 @@ struct Search<'a> {
     /// The first and the last LSN that each base reaches, from the newest on. The last one is not
     /// known of a base that is too new.
     kept: Vec<(u64, Option<u64>)>,
+    /// The newest base: its link, and the timeline of that.
+    newest: Option<(u64, u64)>,
 }
 
 impl Search<'_> {
@@ -75,7 +79,11 @@ impl Search<'_> {
         let (store, at) = (self.store, self.at);
         // Of a time or a position only the log knows where it is.
         let most = if let At::Lsn(lsn) = at { lsn } else { u64::MAX };
-        let base = read_link(store, number).await?.and_then(|(link, _)| Base::of(&link));
+        let link = read_link(store, number).await?.map(|(link, _)| link);
+        if let (None, Some(link)) = (self.newest, &link) {
+            self.newest = Some((number, link.timeline));
+        }
+        let base = link.as_ref().and_then(Base::of);
         let first = base.map_or(1, |base| base.end());
         if first > most.saturating_add(1) {
             self.kept.push((first - 1, None));
@@ -122,10 +130,48 @@ impl Search<'_> {
                 _ => return Err(damage),
             },
         }
+        if let At::Lsn(lsn) = at
+            && next()?.is_some()
+            && let Some((link, first)) = self.taken_over(&fetched, lsn).await?
+        {
+            return Ok(Tried::Behind(self.discarded(link, first)));
+        }
         match restore_at(&work, at, self.target.whole()) {
             Err(Inner::NotKept { .. }) => Ok(Tried::Without),
             restored => Ok(Tried::Found(Fetched { lsn: restored?.lsn, ..fetched })),
         }
+    }
+
+    /// Returns the link, and its first LSN, by which a shipper has taken over behind this log,
+    /// whose branch has another record of this LSN: from the newest base on, that is the filter.
+    async fn taken_over(&self, fetched: &Fetched, lsn: u64) -> Result<Option<(u64, u64)>> {
+        let Some((newest, timeline)) = self.newest else { return Ok(None) };
+        // Each shipper begins a timeline.
+        if newest <= fetched.link || timeline == fetched.timeline {
+            return Ok(None);
+        }
+        let (mut begun, mut taken_over) = (None, None);
+        walk(self.store, (fetched.link + 1, None), |link| {
+            match &link.content {
+                // A branch without a base is discarded itself.
+                Content::Begin(begin) if begin.continues => begun = None,
+                Content::Begin(begin) if begin.cause == Cause::TakenOver && begin.first <= lsn => {
+                    begun = Some((link.number, begin.first));
+                }
+                Content::Snapshot(_) => taken_over = begun,
+                _ => {}
+            }
+            Ok(taken_over.is_none() && link.number < newest)
+        })
+        .await?;
+        Ok(taken_over)
+    }
+
+    /// Creates the error for an LSN of a branch that was discarded by this link.
+    fn discarded(&self, link: u64, first: u64) -> Error {
+        let object = self.store.name(Folder::Chain, &link_name(link));
+        let found = format!("that another log was taken over here, from LSN {first} on");
+        Error::object(object, format!("the log of {}", self.at), found, DISCARDED)
     }
 
     /// Creates the error for a moment that the log before this link does not show.

@@ -68,8 +68,52 @@ pub fn remove(dir: &Path) -> Result<()> {
     }
 }
 
+/// Removes all that is in a directory but the file of this name.
+pub fn empty_but(dir: &Path, name: &str) -> Result<()> {
+    for path in others(dir, name)? {
+        let removed = match path.is_dir() && !path.is_symlink() {
+            true => fs::remove_dir_all(&path),
+            false => fs::remove_file(&path),
+        };
+        removed.map_err(|error| io("remove", &path, &error))?;
+    }
+    Ok(())
+}
+
+/// Returns what is in a directory but the file of this name.
+pub fn others(dir: &Path, name: &str) -> Result<Vec<PathBuf>> {
+    let failed = |error: &std::io::Error| io("list", dir, error);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).map_err(|error| failed(&error))? {
+        let entry = entry.map_err(|error| failed(&error))?;
+        if entry.file_name() != name {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
 /// Makes the name of a file or directory durable.
 pub fn sync_parent(dir: &Path) -> std::io::Result<()> {
     let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
     fs::File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_emptied_but_for_the_file_that_says_what_it_is() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path();
+        fs::write(path.join("follow"), "a copy").expect("a file");
+        fs::write(path.join("lock"), "").expect("a file");
+        fs::create_dir_all(path.join("chain/part")).expect("a directory");
+        fs::write(path.join("chain/follow"), "").expect("a file");
+        std::os::unix::fs::symlink("/", path.join("root")).expect("a link");
+        empty_but(path, "follow").expect("it is emptied");
+        assert_eq!(others(path, "none").expect("a list"), [path.join("follow")]);
+        assert_eq!(fs::read_to_string(path.join("follow")).expect("a file"), "a copy");
+    }
 }

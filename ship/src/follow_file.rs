@@ -1,7 +1,7 @@
 //! The file `follow` in a directory, by which it is known as a follower's copy of a place.
 
 use crate::error::Result;
-use crate::files::{create_private, io, occupied, sync_parent};
+use crate::files::{create_private, empty_but, io, occupied, others, sync_parent};
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -28,6 +28,16 @@ pub fn copied_from(dir: impl AsRef<Path>) -> Result<Option<String>> {
             Ok(text.strip_prefix(TITLE).map(place))
         }
     }
+}
+
+/// Returns whether nothing but the file is in a directory.
+pub fn is_alone(dir: &Path) -> Result<bool> {
+    Ok(others(dir, NAME)?.is_empty())
+}
+
+/// Removes all else from a directory.
+pub fn leave_alone(dir: &Path) -> Result<()> {
+    empty_but(dir, NAME)
 }
 
 /// Returns the file, whose lock a follower holds.

@@ -106,7 +106,8 @@ pub struct Snapshot {
     pub name: String,
     /// The number of the log.
     pub log: u128,
-    /// The timeline of the engine in which the snapshot was written.
+    /// The highest timeline that the engine had begun when the snapshot was uploaded. (An earlier
+    /// version: that in which it was written.)
     pub engine_timeline: u64,
     /// Records from this LSN on are needed.
     pub start: u64,

@@ -14,7 +14,7 @@ use crate::chain::{
 };
 use crate::download::Download;
 use crate::error::{Error, Result};
-use crate::files::{beside, io};
+use crate::files::{beside, io, occupied};
 use crate::follow_file;
 use crate::link::{Begin, Content, Link, digest};
 use crate::moment::Moment;
@@ -88,6 +88,8 @@ pub fn check_nothing_aside(dir: &Path) -> Result<()> {
     match aside.symlink_metadata() {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(io("look at", &aside, &error)),
+        // The last thing that a promotion removes.
+        Ok(meta) if meta.is_dir() && occupied(&aside)?.is_none() => Ok(()),
         Ok(_) => {
             let found = "what a promotion has put there (`promote` continues it)".into();
             Err(Error::Occupied { path: aside.display().to_string(), found })

@@ -4,17 +4,18 @@
 //!
 //! With a follower's copy in the directory, the copy first makes place for the filter: it gets the
 //! name of the directory with `.following`, and is removed once the timeline has begun. A kill
-//! leaves the copy, under one of the two names, and perhaps a filter that nobody has opened yet,
-//! which the next call makes again; or else a filter that has begun, and a copy that is too much.
+//! leaves the copy, under one of the two names, perhaps not whole, and perhaps a filter that nobody
+//! has opened yet, which the next call makes again; or else a filter that has begun, and of the
+//! copy only the file that says so, which the next call removes.
 //! What has the name of the copy already is never removed: the promotion is refused then.
 
 use crate::assemble::Fetched;
 use crate::error::{Error, Result};
 use crate::fetch::fetch_marked;
-use crate::fetch_directory::Mark;
+use crate::fetch_directory::{Mark, is_finished};
 use crate::files::{beside, io, remove, sync_parent};
 use crate::follow::DOUBT;
-use crate::follow_file::copied_from;
+use crate::follow_file::{copied_from, is_alone, leave_alone};
 use crate::local_copy::{Copy, check_nothing_aside, claim};
 use crate::ship_options::ShipOptions;
 use crate::shipper::Shipper;
@@ -58,10 +59,14 @@ pub async fn promote(
             Err(Error::Refused { .. }) if tries > 0 => tries -= 1,
             begun => {
                 let begun = begun?;
+                // Until the mark is gone, the next call must find by the copy what to fetch.
+                if let Some(aside) = &aside {
+                    leave_alone(aside)?;
+                }
+                mark.remove()?;
                 if let Some(aside) = &aside {
                     remove(aside)?;
                 }
-                mark.remove()?;
                 return Ok((fetched, begun));
             }
         }
@@ -90,6 +95,9 @@ async fn copy_of(store: &Store, dir: &Path) -> Result<Option<PathBuf>> {
         check_nothing_aside(dir)?;
         let renamed = fs::rename(dir, &aside).and_then(|()| sync_parent(&aside));
         renamed.map_err(|error| io("rename", dir, &error))?;
+    } else if copied_from(&aside)?.is_some() && is_finished(dir) && is_alone(&aside)? {
+        // Of a promotion that is done but for this.
+        remove(&aside)?;
     }
     Ok(copied_from(&aside)?.map(|_| aside))
 }

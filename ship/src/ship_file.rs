@@ -21,6 +21,13 @@ const DIGITS: usize = 20;
 /// Beginnings that are kept: one that was not answered may be put late.
 const SHIPPERS: usize = 8;
 
+/// Returns a random number, for a beginning.
+pub fn random_id() -> u128 {
+    use std::hash::{BuildHasher, RandomState};
+    let half = || u128::from(RandomState::new().hash_one(std::process::id()));
+    half() << 64 | half()
+}
+
 #[derive(Debug, Default)]
 struct Note {
     /// `None` in the file of an earlier version.

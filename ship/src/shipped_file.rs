@@ -7,6 +7,7 @@
 use crate::error::{Error, Result};
 use crate::snapshot::local;
 use crate::store::SLOWEST;
+use ebbtide::Stat;
 use ebbtide::media::{Access, Disk, Media};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -48,6 +49,18 @@ pub struct Standing {
     /// before the first one, and of a shipper of an earlier version. While nothing can be fetched
     /// without the next snapshot, only if that had not failed.
     pub progressed: SystemTime,
+    /// When its last round began after which a fetch yields what was durable then. Unlike
+    /// `succeeded` it stays while nothing can be fetched without the next snapshot. Of a shipper
+    /// of an earlier version, what `succeeded` says.
+    pub completed: SystemTime,
+    /// Behind `confirmed`, up to this LSN, there are only notes of the engine, which are shipped
+    /// with what comes next; 0 if there are none.
+    pub noted: u64,
+    /// How often shippers of the directory to this place have found that log was removed before it
+    /// was shipped.
+    pub gaps: u64,
+    /// Their rounds that failed, and beginnings.
+    pub failures: u64,
     /// Why its last round failed; `None` if it did not.
     pub failure: Option<String>,
     /// Whether parts of a snapshot are on their way.
@@ -95,6 +108,10 @@ impl Standing {
             every: Duration::from_millis(number("every-ms")?),
             succeeded,
             progressed: time("progressed-ms").unwrap_or(succeeded),
+            completed: time("completed-ms").unwrap_or(succeeded),
+            noted: number("noted").unwrap_or(0),
+            gaps: number("gaps").unwrap_or(0),
+            failures: number("failures").unwrap_or(0),
             failure,
             // Earlier versions do not write it.
             is_uploading: lines.get("uploading") == Some(&"yes"),
@@ -114,6 +131,10 @@ impl Standing {
             ("every-ms", self.every.as_millis().to_string()),
             ("succeeded-ms", millis(self.succeeded)),
             ("progressed-ms", millis(self.progressed)),
+            ("completed-ms", millis(self.completed)),
+            ("noted", self.noted.to_string()),
+            ("gaps", self.gaps.to_string()),
+            ("failures", self.failures.to_string()),
             ("uploading", yes_or_no(self.is_uploading)),
             ("stopped", yes_or_no(self.is_stopped)),
         ];
@@ -140,11 +161,19 @@ impl Standing {
         write().map_err(|error| local("write", media, NAME, &error))
     }
 
-    /// Returns the number of records, of a filter whose next one gets this LSN
-    /// ([`Stat::lsn`](ebbtide::Stat)), that a fetch does not yield yet.
+    /// Returns the LSN of a filter up to which its records count. Of a single one that is not
+    /// durable it is not known whether it is the engine's note of how far the log is, which waits
+    /// for other records: it does not count.
+    #[must_use]
+    pub fn end(stat: &Stat) -> u64 {
+        if stat.lsn == stat.durable_lsn + 1 { stat.durable_lsn } else { stat.lsn }
+    }
+
+    /// Returns the number of records, of a filter up to [this LSN](Self::end), that a fetch does
+    /// not yield yet, without the engine's notes behind those that it does.
     #[must_use]
     pub fn unshipped_records(&self, lsn: u64) -> u64 {
-        lsn.saturating_sub(self.confirmed.max(1))
+        lsn.saturating_sub(self.confirmed.max(self.noted).max(1))
     }
 
     /// Returns the bytes of these records.
@@ -153,12 +182,12 @@ impl Standing {
         self.unshipped_records(lsn) * RECORD_BYTES
     }
 
-    /// Returns for how long at most records are not shipped, as of `now`; zero if all are.
+    /// Returns for how long at most durable records are not shipped, as of `now`; zero if all are.
     #[must_use]
     pub fn unshipped_for(&self, lsn: u64, now: SystemTime) -> Duration {
         match self.unshipped_records(lsn) {
             0 => Duration::ZERO,
-            _ => now.duration_since(self.succeeded).unwrap_or_default(),
+            _ => now.duration_since(self.completed).unwrap_or_default(),
         }
     }
 
@@ -169,8 +198,9 @@ impl Standing {
     }
 
     /// Returns whether no round has succeeded, and no link was put, for three intervals, ten
-    /// seconds, and what a slow line takes for a link with what is not shipped of a filter whose
-    /// next record gets this LSN, and for the parts of a snapshot beside it. A shipper that was stopped has stalled, too: nothing is shipped.
+    /// seconds, and what a slow line takes for a link with what is not shipped of a filter up to
+    /// this LSN, and for the parts of a snapshot beside it. A shipper that was stopped has stalled,
+    /// too: nothing is shipped.
     #[must_use]
     pub fn is_stalled(&self, lsn: u64, now: SystemTime) -> bool {
         let parts = if self.is_uploading { PARTS_MOST } else { 0 };
@@ -192,6 +222,10 @@ mod tests {
             every: Duration::from_secs(10),
             succeeded: UNIX_EPOCH + Duration::from_secs(1000),
             progressed: UNIX_EPOCH + Duration::from_secs(1001),
+            completed: UNIX_EPOCH + Duration::from_secs(990),
+            noted: 0,
+            gaps: 2,
+            failures: 7,
             failure: Some("cannot put\nit".into()),
             is_uploading: false,
             is_stopped: false,
@@ -213,11 +247,14 @@ mod tests {
     }
 
     #[test]
-    fn lag_is_counted_from_the_last_success_and_only_if_something_is_missing() {
+    fn lag_is_counted_since_a_fetch_yielded_all_and_only_if_something_is_missing() {
         let (standing, now) = (standing(), UNIX_EPOCH + Duration::from_secs(1007));
         assert_eq!((standing.unshipped_records(101), standing.unshipped_bytes(104)), (0, 96));
         assert_eq!(standing.unshipped_for(101, now), Duration::ZERO);
-        assert_eq!(standing.unshipped_for(102, now), Duration::from_secs(7));
+        // A fetch does not yield what has come since.
+        assert_eq!(standing.unshipped_for(102, now), Duration::from_secs(17));
+        let noted = Standing { noted: 103, ..standing.clone() };
+        assert_eq!([102, 103, 105].map(|lsn| noted.unshipped_records(lsn)), [0, 0, 2]);
         assert!(!standing.is_stalled(101, now));
         assert!(standing.is_stalled(101, now + Duration::from_secs(60)));
     }
@@ -236,10 +273,14 @@ mod tests {
         let uploading = Standing { is_uploading: true, ..standing.clone() };
         assert!(!uploading.is_stalled(lsn, now + Duration::from_secs(544)));
         assert!(uploading.is_stalled(lsn, now + Duration::from_secs(545)));
-        assert_eq!(standing.unshipped_for(102, now), Duration::from_secs(4000));
+        assert_eq!(standing.unshipped_for(102, now), Duration::from_secs(4010));
         // As versions before have written it.
-        let text = standing.text().replace("progressed-ms", "other-ms");
+        let later = ["progressed-ms", "completed-ms", "noted", "gaps", "failures"];
+        let is_old = |line: &&str| !later.iter().any(|name| line.starts_with(&format!("{name} ")));
+        let text = standing.text();
+        let text = text.lines().filter(is_old).collect::<Vec<_>>().join("\n");
         let parsed = Standing::parse(&text).expect("the lines that are needed");
         assert_eq!((parsed.progressed, parsed.is_stalled(101, now)), (parsed.succeeded, true));
+        assert_eq!((parsed.completed, parsed.noted, parsed.gaps), (parsed.succeeded, 0, 0));
     }
 }

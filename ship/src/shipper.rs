@@ -83,13 +83,6 @@ impl fmt::Debug for Shipper {
     }
 }
 
-/// Returns a random number.
-fn random_id() -> u128 {
-    use std::hash::{BuildHasher, RandomState};
-    let half = || u128::from(RandomState::new().hash_one(std::process::id()));
-    half() << 64 | half()
-}
-
 fn now_micros() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64)
 }
@@ -108,7 +101,7 @@ impl Shipper {
         loop {
             let beginning = choose(&store, &media, filter, &seen, options.take_over)?;
             let Beginning { origin, begin, history } = beginning;
-            let id = random_id();
+            let id = ship_file::random_id();
             ship_file::write(&*media, (id, tip.number + 1), seen.shipper)?;
             let mut shipper = Self {
                 run: Run::new(0, begin.log, begin.first),
@@ -191,6 +184,13 @@ impl Shipper {
     #[must_use]
     pub fn gaps(&self) -> u64 {
         self.gaps
+    }
+
+    /// Returns the LSN up to which it has read notes of the engine, which wait for something that
+    /// matters; 0 if they do not.
+    pub(crate) fn noted(&self) -> u64 {
+        let notes = self.read.as_ref().filter(|read| self.held.is_none() && !read.has_changes());
+        notes.filter(|_| !self.is_pending()).map_or(0, Piece::end)
     }
 
     /// Returns what it has put since it began, with that link.
@@ -334,7 +334,7 @@ impl Shipper {
             check_snapshot(&self.store, &beginning)?;
         }
         // A number of its own: if the directory is set back to before, so is its note.
-        let id = random_id();
+        let id = ship_file::random_id();
         ship_file::write(&*self.media, (id, self.tip.number + 1), self.id)?;
         self.id = id;
         // From here on this link is the next one that is put, and the state is that behind it.
@@ -442,7 +442,7 @@ impl Shipper {
             let mut links = self.run.links.iter().rev();
             let from = links.find(|&&(_, first)| first <= file.start);
             let from_link = from.map_or(self.tip.number + 1, |&(number, _)| number);
-            let (origin, id) = (self.origin.clone(), random_id() as u64);
+            let (origin, id) = (self.origin.clone(), ship_file::random_id() as u64);
             let job = Job { origin, file, from_link, id };
             self.upload.begin(self.store.clone(), self.media.clone(), job);
         }

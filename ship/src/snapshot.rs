@@ -5,7 +5,7 @@ use crate::link::{Snapshot, digest};
 use crate::store::{Folder, Store};
 use bytes::Bytes;
 use ebbtide::Error as Inner;
-use ebbtide::inspect::{Origin, SnapshotFile, verify_snapshot_on};
+use ebbtide::inspect::{Origin, SnapshotFile, newest_timeline_on, verify_snapshot_on};
 use ebbtide::media::{Access, Media, MediaFile};
 use futures::StreamExt;
 use std::io::ErrorKind;
@@ -215,10 +215,13 @@ pub async fn upload(
         let changed = || Condition::Damaged("other bytes than when it was checked".into());
         return Ok(if is_named { changed() } else { Condition::Gone });
     }
+    // Those that were begun since the snapshot have given tokens of claims, too, perhaps without a
+    // record that is ever shipped.
+    let engine_timeline = newest_timeline_on(&**media)?.max(file.timeline);
     Ok(Condition::Sound(Snapshot {
         name,
         log: origin.log,
-        engine_timeline: file.timeline,
+        engine_timeline,
         start: file.start,
         end: file.end,
         bytes: file.bytes,

@@ -23,6 +23,10 @@ pub struct Status {
     /// The same by this machine's clock. Before the first one, what a shipper of this directory to
     /// this place has noted; if there was none, when the worker started.
     pub succeeded_at: SystemTime,
+    /// When the last round began after which a fetch yields what was durable then, by this
+    /// machine's clock: unlike [`Status::succeeded_at`], not renewed while nothing can be fetched
+    /// without the next snapshot. Before the first one, as there.
+    pub completed_at: SystemTime,
     /// When a link was last put, also if much was left to be shipped then. While nothing can be
     /// fetched without the next snapshot, only if that had not failed. Before the first one, when
     /// the worker started.
@@ -31,17 +35,20 @@ pub struct Status {
     pub progressed_at: SystemTime,
     /// For how long since then a snapshot was on its way that nothing newer can be fetched without.
     pub tried: Duration,
+    /// Up to which LSN there are only notes of the engine behind what is shipped; or 0.
+    pub(crate) noted_lsn: u64,
     /// When this was noted.
     pub(crate) noted: Instant,
     /// Why the last round failed; `None` if it did not.
     pub failure: Option<String>,
-    /// Rounds that failed since the start.
+    /// Rounds that failed, and beginnings, also of shippers before this one, as far as the
+    /// directory has their notes.
     pub failures: u64,
     /// Links put since the start, with the one by which it began.
     pub links: u64,
     /// Bytes of records and snapshots put since the start.
     pub bytes: u64,
-    /// How often log was removed before it was shipped.
+    /// How often log was removed before it was shipped, also before this shipper, as for failures.
     pub gaps: u64,
     /// Whether what was shipped last can be fetched only once a snapshot comes: at the beginning,
     /// after an alteration, and after a gap.
@@ -68,12 +75,12 @@ impl Status {
     #[must_use]
     pub fn not_begun(filter: &Path, place: &str, error: &Error) -> Self {
         let noted = Standing::read(filter).ok().flatten().filter(|noted| noted.url == place);
-        let noted = noted.map(|noted| {
-            let progressed = noted.progressed.max(noted.succeeded);
-            (noted.confirmed, noted.timeline, noted.succeeded, progressed)
-        });
-        let (confirmed, timeline, succeeded_at, progressed_at) =
-            noted.unwrap_or((0, 0, UNIX_EPOCH, UNIX_EPOCH));
+        let of = |time: fn(&Standing) -> SystemTime| noted.as_ref().map_or(UNIX_EPOCH, time);
+        let (succeeded_at, completed_at) =
+            (of(|noted| noted.succeeded), of(|noted| noted.completed));
+        let progressed_at = of(|noted| noted.progressed.max(noted.succeeded));
+        let count = |count: fn(&Standing) -> u64| noted.as_ref().map_or(0, count);
+        let (confirmed, timeline) = (count(|noted| noted.confirmed), count(|noted| noted.timeline));
         let now = Instant::now();
         let before = |at: SystemTime| now.checked_sub(at.elapsed().unwrap_or_default());
         Self {
@@ -83,13 +90,16 @@ impl Status {
             succeeded_at,
             progressed: before(progressed_at).unwrap_or(now),
             progressed_at,
+            completed_at,
             tried: Duration::ZERO,
+            noted_lsn: 0,
             noted: now,
             failure: Some(error.to_string()),
-            failures: 1,
+            // This one is among those that were noted.
+            failures: count(|noted| noted.failures).max(1),
             links: 0,
             bytes: 0,
-            gaps: 0,
+            gaps: count(|noted| noted.gaps),
             is_pending: confirmed == 0,
             is_uploading: false,
             is_fenced: error.is_fenced_from_elsewhere(),
@@ -118,7 +128,7 @@ impl Status {
     pub fn prometheus(&self, filter: &Path) -> String {
         let at = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
         let progressed_at = self.progressed_at.max(self.succeeded_at);
-        let lag = self.succeeded_at.elapsed().unwrap_or_default();
+        let lag = self.completed_at.elapsed().unwrap_or_default();
         let figures = [
             ("last_success_timestamp_seconds", at(self.succeeded_at).as_secs_f64()),
             ("last_progress_timestamp_seconds", at(progressed_at).as_secs_f64()),
@@ -152,7 +162,9 @@ impl Status {
             succeeded_at: SystemTime::now(),
             progressed: Instant::now(),
             progressed_at: SystemTime::now(),
+            completed_at: SystemTime::now(),
             tried: Duration::ZERO,
+            noted_lsn: 0,
             noted: Instant::now(),
             failure: None,
             failures: 0,

@@ -10,6 +10,7 @@ use crate::assemble::assemble_from;
 use crate::chain::{Base, Lengths, Seen, base_hints, link_name, read_link, walk};
 use crate::error::{Error, Result};
 use crate::link::Content;
+use crate::shipped_file::Standing;
 use crate::store::{Folder, Store};
 use ebbtide::history::At;
 use ebbtide::media::{Media, Memory};
@@ -92,7 +93,7 @@ async fn verify_once(store: &Store, against: Option<&Path>) -> Result<Verified> 
         let own = Reader::<Any>::at(dir, At::Lsn(digest.lsn - 1), Options::new())?.digest()?;
         check(&format!("{} as of LSN {}", store, digest.lsn - 1), own, digest)?;
         compared += 1;
-        let lsn = Reader::<Any>::open(dir, Options::new())?.stat()?.lsn;
+        let lsn = Standing::end(&Reader::<Any>::open(dir, Options::new())?.stat()?);
         unshipped = Some(lsn.saturating_sub(digest.lsn));
     }
     let bases = bases.len() as u64;

@@ -302,12 +302,12 @@ fn work_on(
     let media = Arc::new(Disk::new(dir));
     let mut pace = Pace::new(every);
     let every = pace.every();
-    let notes = Notes { media: media.clone(), url: store.to_string(), every };
+    let mut notes = Notes { media: media.clone(), url: store.to_string(), every, gaps: 0 };
     let store = store.with_own_client();
     let mut shipper = match runtime.block_on(Shipper::begin(store, media, options)) {
         Ok(shipper) => shipper,
         // The caller waits for it.
-        Err(error) => return drop(begun.send(Err(error))),
+        Err(error) => return drop(begun.send(Err(notes.counted(error)))),
     };
     let (status, changed) = (Mutex::new((notes.begin(&shipper), None)), Condvar::new());
     let (begun_rounds, done) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -381,22 +381,43 @@ struct Notes {
     media: Arc<Disk>,
     url: String,
     every: Duration,
+    /// Those before its shipper.
+    gaps: u64,
 }
 
 impl Notes {
-    /// Returns the status at the begin. The last success and the last link are those that were
-    /// noted, so that a start is none.
-    fn begin(&self, shipper: &Shipper) -> Status {
-        let mut status = Status::of(shipper);
+    /// Returns what the shipper before has noted, if it has shipped to the same place.
+    fn before(&self) -> Option<Standing> {
         let noted = Standing::read(self.media.path()).ok().flatten();
-        if let Some(noted) = noted.filter(|noted| noted.url == self.url) {
+        noted.filter(|noted| noted.url == self.url)
+    }
+
+    /// Returns the status at the begin. The last success and the last link are those that were
+    /// noted, so that a start is none, and totals continue.
+    fn begin(&mut self, shipper: &Shipper) -> Status {
+        let mut status = Status::of(shipper);
+        if let Some(noted) = self.before() {
             let now = status.succeeded_at;
             status.succeeded_at = noted.succeeded.min(now);
+            status.completed_at = noted.completed.min(now);
             status.progressed_at = noted.progressed.max(noted.succeeded).min(now);
+            self.gaps = noted.gaps;
+            (status.gaps, status.failures) =
+                (noted.gaps.saturating_add(status.gaps), noted.failures);
         }
         // So that the next shipper finds it, however early this one ends.
         let _ = self.write(&status);
         status
+    }
+
+    /// Notes that a shipper could not begin, if one has before, and returns the error. Without the
+    /// note it is not counted.
+    fn counted(&self, error: Error) -> Error {
+        if let Some(noted) = self.before() {
+            let counted = Standing { failures: noted.failures.saturating_add(1), ..noted };
+            let _ = counted.write(&*self.media);
+        }
+        error
     }
 
     fn write(&self, status: &Status) -> Result<()> {
@@ -407,6 +428,10 @@ impl Notes {
             every: self.every,
             succeeded: status.succeeded_at,
             progressed: status.progressed_at,
+            completed: status.completed_at,
+            noted: status.noted_lsn,
+            gaps: status.gaps,
+            failures: status.failures,
             failure: status.failure.clone(),
             is_uploading: status.is_uploading && !status.is_stopped,
             is_stopped: status.is_stopped,
@@ -457,7 +482,9 @@ fn note(
     }
     status.noted = now;
     (status.confirmed, status.timeline) = (shipper.confirmed(), shipper.timeline());
-    (status.gaps, status.is_pending) = (shipper.gaps(), shipper.is_pending());
+    status.gaps = notes.gaps.saturating_add(shipper.gaps());
+    status.is_pending = shipper.is_pending();
+    status.noted_lsn = shipper.noted();
     let total = shipper.total();
     let has_grown = total.links > status.links;
     (status.links, status.bytes) = (total.links, total.log_bytes + total.snapshot_bytes);
@@ -474,6 +501,9 @@ fn note(
         status.tried = Duration::ZERO;
         status.succeeded = begun;
         status.succeeded_at = SystemTime::now() - begun.elapsed();
+        if !status.is_pending {
+            status.completed_at = status.succeeded_at;
+        }
     }
     let continues = match round {
         Ok(_) => {
@@ -481,7 +511,7 @@ fn note(
             true
         }
         Err(error) => {
-            status.failures += 1;
+            status.failures = status.failures.saturating_add(1);
             status.failure = Some(error.to_string());
             status.is_fenced = error.is_fenced_from_elsewhere();
             let continues = error.is_transient();

@@ -6,7 +6,8 @@
 pub use crate::admin::dump_log::{Entry, wal};
 pub use crate::admin::open_handles::{OpenHandle, handles};
 pub use crate::admin::parts::{
-    Assembly, Origin, Piece, SnapshotFile, origin, origin_on, snapshots_on, verify_snapshot_on,
+    Assembly, Origin, Piece, SnapshotFile, newest_timeline_on, origin, origin_on, snapshots_on,
+    verify_snapshot_on,
 };
 pub use crate::admin::planned_cost::{Plan, plan};
 pub use crate::admin::provable_state::{Beyond, Lost};

@@ -115,6 +115,17 @@ pub fn snapshots_on(media: &dyn Media) -> Result<Vec<SnapshotFile>> {
     Ok(found)
 }
 
+/// Returns the highest timeline that a filter's log has, also if no record of it follows: each
+/// opening of a filter that nobody else has open begins one. 0 without log.
+///
+/// # Errors
+/// [`Error::NotAFilter`], [`Error::Damaged`], [`Error::Version`] of `meta`, [`Error::Io`].
+pub fn newest_timeline_on(media: &dyn Media) -> Result<u64> {
+    let meta = read_meta(media)?;
+    let segments = Listing::of_filter(media, meta.log_uuid)?.segments;
+    Ok(segments.iter().map(|&(timeline, _)| timeline).max().unwrap_or_default())
+}
+
 /// Checks every frame of a snapshot, in one pass over its file.
 ///
 /// # Errors

@@ -13,11 +13,14 @@ use std::fs;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
 /// The interval of looks at the shipper.
 const LOOK: Duration = Duration::from_secs(1);
+/// Keys that were read and wait for their answers, at most.
+const KEYS_AHEAD: usize = 64;
 
 fn failed(error: &Error) -> Failure {
     Failure::Error(error.to_string())
@@ -198,6 +201,15 @@ pub fn fetch(arguments: &Fetch) -> Result<()> {
     }
 }
 
+/// What a command that follows has to do next.
+enum Next {
+    Answer(std::io::Result<Vec<u8>>),
+    /// There are no more keys.
+    EndOfKeys,
+    /// It cannot follow any more.
+    Fail(Failure),
+}
+
 /// Answers the keys of standard input from a copy that follows.
 pub fn follow(arguments: &Follow) -> Result<()> {
     let store = Store::open_existing(&arguments.url).map_err(|error| failed(&error))?;
@@ -219,27 +231,50 @@ pub fn follow(arguments: &Follow) -> Result<()> {
         let (dir, lsn) = (dir.display(), answers.next_lsn());
         failure::note(&format!("{dir} follows {}, from LSN {lsn} on", arguments.url));
     }
-    // Without a directory it ends with the process.
-    let every = arguments.every;
-    let following = std::thread::spawn(move || {
-        let failure = keep_following(follower, &runtime, every);
-        runtime.shutdown_background();
-        failure
-    });
+    let next = begin_to_follow(follower, runtime, arguments.every);
     let mut output = Output::new()?;
-    for line in std::io::stdin().lock().split(b'\n') {
-        let key = line.map_err(|error| Failure::reading(Path::new("standard input"), &error))?;
-        let answer = answers.ask(|reader| reader.contains(&key)).map_err(|error| failed(&error))?;
-        output.text(if answer { "1" } else { "0" })?;
-        output.flush()?;
+    loop {
+        match next.recv() {
+            Ok(Next::Answer(line)) => {
+                let reading = |error| Failure::reading(Path::new("standard input"), &error);
+                let key = line.map_err(reading)?;
+                let answer = answers.ask(|reader| reader.contains(&key));
+                output.text(if answer.map_err(|error| failed(&error))? { "1" } else { "0" })?;
+                output.flush()?;
+            }
+            // Without a directory the copy is of use to these answers only.
+            Ok(Next::EndOfKeys) if arguments.dir.is_none() => return Ok(()),
+            Ok(Next::EndOfKeys) => {}
+            Ok(Next::Fail(failure)) if arguments.dir.is_some() => return Err(failure),
+            // It answers until the copy is too old.
+            Ok(Next::Fail(Failure::Error(sentence))) => failure::note(&sentence),
+            Ok(Next::Fail(failure)) => return Err(failure),
+            Err(_) => return Ok(()),
+        }
     }
-    if arguments.dir.is_none() {
-        return Ok(());
-    }
-    match following.join() {
-        Ok(failure) => Err(failure),
-        Err(_) => Err(Failure::Error("the follower has panicked".into())),
-    }
+}
+
+/// Follows, and reads the keys of standard input, which may not end, in threads that end with the
+/// process.
+fn begin_to_follow(follower: Follower, runtime: Runtime, every: Duration) -> Receiver<Next> {
+    let (sender, next) = sync_channel(KEYS_AHEAD);
+    let of_keys = sender.clone();
+    std::thread::spawn(move || {
+        let following = std::thread::spawn(move || {
+            let failure = keep_following(follower, &runtime, every);
+            runtime.shutdown_background();
+            failure
+        });
+        let panicked = |_| Failure::Error("the follower has panicked".into());
+        sender.send(Next::Fail(following.join().unwrap_or_else(panicked)))
+    });
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().split(b'\n') {
+            of_keys.send(Next::Answer(line))?;
+        }
+        of_keys.send(Next::EndOfKeys)
+    });
+    next
 }
 
 /// Follows until it cannot any more; returns why. An error that may pass makes the copy too old,
@@ -253,7 +288,6 @@ fn keep_following(mut follower: Follower, runtime: &Runtime, every: Duration) ->
         if let Err(error) = &looked
             && !error.is_transient()
         {
-            failure::note(&error.to_string());
             return failed(error);
         }
         report(&mut reported, looked.err().map(|error| error.to_string()), "following again");

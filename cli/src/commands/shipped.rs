@@ -23,18 +23,18 @@ fn read(dir: &Path, is_past: bool) -> Result<Option<Standing>> {
 /// the past.
 pub fn json(dir: &Path, stat: &Stat, is_past: bool) -> Result<Option<Value>> {
     let Some(standing) = read(dir, is_past)? else { return Ok(None) };
-    let now = SystemTime::now();
+    let (now, lsn) = (SystemTime::now(), Standing::end(stat));
     let succeeded = standing.succeeded.duration_since(UNIX_EPOCH).unwrap_or_default();
     let members = object([
         ("url", standing.url.as_str().into()),
         ("timeline", standing.timeline.into()),
         ("confirmed_lsn", standing.confirmed.into()),
-        ("unshipped_records", standing.unshipped_records(stat.lsn).into()),
-        ("unshipped_bytes", standing.unshipped_bytes(stat.lsn).into()),
-        ("unshipped_seconds", standing.unshipped_for(stat.lsn, now).as_secs_f64().into()),
+        ("unshipped_records", standing.unshipped_records(lsn).into()),
+        ("unshipped_bytes", standing.unshipped_bytes(lsn).into()),
+        ("unshipped_seconds", standing.unshipped_for(lsn, now).as_secs_f64().into()),
         ("every_seconds", standing.every.as_secs_f64().into()),
         ("succeeded", (succeeded.as_millis() as u64).into()),
-        ("stalled", standing.is_stalled(stat.lsn, now).into()),
+        ("stalled", standing.is_stalled(lsn, now).into()),
         ("stopped", standing.is_stopped.into()),
         ("failure", standing.failure.as_deref().into()),
     ]);
@@ -44,17 +44,20 @@ pub fn json(dir: &Path, stat: &Stat, is_past: bool) -> Result<Option<Value>> {
 /// Returns the figures as text; `None` as for [`json`].
 pub fn text(dir: &Path, stat: &Stat, is_past: bool) -> Result<Option<String>> {
     let Some(standing) = read(dir, is_past)? else { return Ok(None) };
-    let now = SystemTime::now();
+    let (now, lsn) = (SystemTime::now(), Standing::end(stat));
     let since = now.duration_since(standing.succeeded).unwrap_or_default();
-    let unshipped = match standing.unshipped_records(stat.lsn) {
+    let records = standing.unshipped_records(lsn);
+    let mut unshipped = match records {
         0 => "nothing".to_owned(),
-        records => format!(
-            "{}, {} bytes, for {} at most",
-            formatting::counted(records, "record"),
-            standing.unshipped_bytes(stat.lsn),
-            rounded(standing.unshipped_for(stat.lsn, now))
-        ),
+        _ => {
+            let counted = formatting::counted(records, "record");
+            format!("{counted}, {} bytes", standing.unshipped_bytes(lsn))
+        }
     };
+    // Others may have waited for longer.
+    if records > 0 && lsn <= stat.durable_lsn {
+        unshipped += &format!(", for {} at most", rounded(standing.unshipped_for(lsn, now)));
+    }
     let state = if standing.is_stopped { "has stopped; it" } else { "has" };
     let shipper = format!(
         "{state} last shipped what was durable {} ago; every {}",
@@ -68,7 +71,7 @@ pub fn text(dir: &Path, stat: &Stat, is_past: bool) -> Result<Option<String>> {
         ("shipper", shipper),
     ];
     let mut text = table(&rows);
-    if let Some(stalled) = stalled_at(&standing, stat.lsn, now) {
+    if let Some(stalled) = stalled_at(&standing, lsn, now) {
         text = format!("{text}\n{stalled}");
     }
     Ok(Some(text))

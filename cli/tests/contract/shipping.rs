@@ -3,6 +3,7 @@
 use crate::support::{Place, Talk, command, input, ok, refused, run, signal};
 use std::fs;
 use std::io::Read;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -191,6 +192,42 @@ fn a_follower_continues_in_its_directory_and_is_promoted() {
     let refusal = run(&["ship", &seen, &store, "--once"], b"");
     assert_eq!(refusal.code, Some(3), "{refusal:?}");
     assert!(refusal.stderr.contains("refuses this directory"), "{refusal:?}");
+}
+
+/// Returns the code with which a command ends without being stopped, within a minute.
+fn code(talk: &mut Talk) -> Option<i32> {
+    let begun = Instant::now();
+    loop {
+        match talk.child.try_wait().expect("an answer") {
+            Some(status) => return status.code(),
+            None if begun.elapsed() > Duration::from_secs(60) => return None,
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+#[test]
+fn a_follower_that_cannot_follow_any_more_ends_although_its_input_is_open_and_idle() {
+    let place = Place::new();
+    let (_, store) = shipped(&place);
+    let new = place.at("new");
+    let mut talk = follow(&[&store, &new, "--every", "10ms"]);
+    assert_eq!(talk.ask("17"), "1");
+    let chain = Path::new(&store).join("chain");
+    let names = fs::read_dir(&chain).expect("a list").map(|entry| entry.expect("a name"));
+    let newest = names.filter_map(|entry| entry.file_name().to_str()?.parse::<u64>().ok()).max();
+    let next = format!("{:020}", newest.expect("a link") + 1);
+    fs::write(chain.join(&next), "no link").expect("a file");
+    let ended = code(&mut talk);
+    if ended.is_none() {
+        talk.kill();
+        panic!("it has not ended");
+    }
+    assert_eq!(ended, Some(2));
+    let mut said = String::new();
+    talk.child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
+    assert!(said.contains(&next) && said.contains("a link of a chain"), "{said}");
+    assert_eq!(said.matches(&next).count(), 1, "{said}");
 }
 
 /// Returns a figure of a shipper.

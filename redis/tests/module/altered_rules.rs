@@ -28,6 +28,7 @@ fn parameters_that_are_not_given_stay_and_another_kind_has_its_defaults() {
             ("counting capacity 100", "time-limited window 1m", "window=1m"),
         ] {
             let () = server.ask(&format!("EB.RESERVE seen {before}"));
+            let () = server.ask("EB.ADD seen a");
             let was: Vec<String> = server.ask("EB.DEBUG POSITION seen");
             let () = server.ask(&format!("EB.ALTER seen {alter}"));
             let (kind, text) = parameters(server);
@@ -42,6 +43,27 @@ fn parameters_that_are_not_given_stay_and_another_kind_has_its_defaults() {
             assert_eq!(server.digest("seen"), digest);
             let _: Value = server.ask("DEL seen");
         }
+    });
+}
+
+#[test]
+fn a_filter_to_which_nothing_was_added_has_no_former_one_and_is_altered_again_at_once() {
+    with_server("", |server| {
+        let replica = Server::replica(server, "");
+        let () = server.ask("EB.RESERVE seen fingerprint last 1000");
+        let () = server.ask("EB.ALTER seen fingerprint window 365d");
+        for words in ["fingerprint window 2h", "fingerprint window 1h"] {
+            let left: Value = server.ask("EB.INFO seen whole-in");
+            assert!(matches!(left, Value::Nil | Value::Int(0)), "{left:?}");
+            let () = server.ask(&format!("EB.ALTER seen {words}"));
+        }
+        assert_eq!(server.ask::<i64>("EB.ADD seen a"), 1);
+        // From here on there is something that the former one knows.
+        let () = server.ask("EB.ALTER seen fingerprint window 2h");
+        assert!(server.error("EB.ALTER seen fingerprint window 3h").starts_with("ALTERING"));
+        assert_eq!(server.ask::<i64>("EB.EXISTS seen a"), 1);
+        server.settle(&[&replica]);
+        assert_eq!(replica.digest("seen"), server.digest("seen"));
     });
 }
 

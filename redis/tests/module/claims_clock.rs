@@ -99,6 +99,34 @@ fn a_replica_that_was_started_with_a_wrong_clock_keeps_leases_when_it_is_promote
 }
 
 #[test]
+fn a_clock_that_is_set_right_counts_for_filters_that_come_and_for_claims_behind_the_last_one() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let Some(library) = library(folder.path()).filter(|_| is_there()) else { return };
+    let file = folder.path().join("ahead");
+    let set = |hours: i64| fs::write(&file, (hours * 3600).to_string()).expect("a file");
+    let is_whole = |left: u64| (LONG - 120_000..=LONG).contains(&left);
+    // Claims of a server that was started with a clock behind, in a filter without claims before.
+    set(-HOURS);
+    let environment = [("LD_PRELOAD", library), ("EBBTIDE_CLOCK", file.clone())];
+    let server = Server::start_with("", &environment);
+    let () = server.ask(RESERVE);
+    set(0);
+    own(&mut server.connect(), "a", LONG);
+    // And those of a filter that comes to a server that was started with a clock ahead.
+    set(HOURS);
+    let ahead = Server::start_with("", &environment);
+    set(0);
+    let dump: Vec<u8> = server.ask("DUMP seen");
+    for to in [&ahead, &Server::start("")] {
+        let mut restore = redis::cmd("RESTORE");
+        let restored = restore.arg("seen").arg(0).arg(&dump[..]).query(&mut to.connect());
+        let () = restored.expect("it is restored");
+        assert!(is_whole(left(to, "a")), "{}", left(to, "a"));
+    }
+    assert!(is_whole(left(&server, "a")), "{}", left(&server, "a"));
+}
+
+#[test]
 fn a_lease_ends_in_time_although_the_latest_claim_has_ended_and_the_clock_is_behind() {
     let folder = tempfile::tempdir().expect("a directory");
     let Some(library) = library(folder.path()).filter(|_| is_there()) else { return };

@@ -158,6 +158,20 @@ fn a_client_that_caches_receives_changes() {
 }
 
 #[test]
+fn answers_to_questions_are_marked_as_not_to_be_cached() {
+    with_filter("", |server| {
+        let is_marked = |name: &str| {
+            let about = format!("{:?}", server.ask::<Value>(&format!("COMMAND INFO {name}")));
+            about.contains("nondeterministic_output")
+        };
+        for name in ["EB.EXISTS", "EB.MEXISTS", "EB.WITHIN", "EB.AGE", "EB.COUNT", "EB.CARD"] {
+            assert!(is_marked(name), "{name}");
+        }
+        assert!(is_marked("EB.INFO") && !is_marked("EB.ADD"));
+    });
+}
+
+#[test]
 fn events_are_published_if_something_was_written() {
     with_filter("--notify-keyspace-events Kd", |server| {
         let connection = &mut server.connect();
@@ -262,6 +276,22 @@ fn a_large_filter_is_released_in_the_background() {
         within("the filter is released", released);
         let left: u64 = server.info("ebbtide", "ebbtide_bytes").parse().expect("bytes");
         assert!(left < 1 << 20, "{left}");
+    });
+}
+
+#[test]
+fn a_filter_of_a_few_mebibytes_is_released_in_the_background_too() {
+    with_filter("", |server| {
+        let connection = &mut server.connect();
+        let () = ask(connection, "EB.RESERVE small bloom capacity 2M STRIPES 1");
+        let items: Vec<u64> = (0..20_000).collect();
+        let mut add = redis::cmd("EB.MADD");
+        let _: Vec<i64> = add.arg("small").arg(items).query(connection).expect("replies");
+        let bytes: u64 = ask(connection, "EB.INFO small memory");
+        assert!((1 << 20..8 << 20).contains(&bytes), "{bytes}");
+        let () = ask(connection, "UNLINK small");
+        let released = || server.info("memory", "lazyfreed_objects") == "1";
+        within("the filter is released", released);
     });
 }
 

@@ -1,9 +1,11 @@
 //! A chain with a branch that nobody can fetch: reader and shipper agree on what is continued.
 
 use crate::scripted::{Call, Scripted};
+use crate::sentences::assert_says;
+use ebbtide::history::At;
 use ebbtide::media::{Media, Memory};
 use ebbtide::{Any, Bloom, Durability, Filter, Keep, Options, Reader};
-use ebbtide_ship::{Follower, ShipOptions, Shipper, Store, assemble, verify};
+use ebbtide_ship::{Error, Follower, ShipOptions, Shipper, Store, assemble, fetch, verify};
 use ebbtide_testkit::crash::disk::CrashDisk;
 use object_store::memory::InMemory;
 use std::sync::Arc;
@@ -89,4 +91,41 @@ async fn a_branch_without_a_snapshot_that_ends_at_the_same_lsn_is_not_continued(
         let followed = follower.answers().ask(|copy| copy.digest()).expect("an answer");
         assert_eq!(followed.value, own);
     }
+}
+
+#[tokio::test]
+async fn an_lsn_of_a_branch_that_a_take_over_has_discarded_is_never_fetched_from_it() {
+    let store = store(Arc::new(InMemory::new()));
+    let disk = CrashDisk::new();
+    let spec = Bloom::capacity(10_000);
+    let filter = Filter::create_on(Arc::new(disk.clone()), spec, options()).expect("a filter");
+    insert_up_to(&filter, 0, 500);
+    filter.checkpoint().expect("a snapshot");
+    let restored = disk.without_process();
+    let mut shipper = ship(&store, &disk, false).await;
+    insert_up_to(&filter, 1 << 20, 1000);
+    shipper.round().await.expect("a round");
+    let parent = tempfile::tempdir().expect("a directory");
+    let fetched = async |lsn, name: &str| {
+        let dir = parent.path().join(name);
+        fetch(&store, &dir, Some(At::Lsn(lsn))).await?;
+        let copy = Reader::<Any>::open(&dir, Options::new()).expect("a reader");
+        Ok::<_, Error>(copy.digest().expect("a digest").value)
+    };
+    let old = fetched(800, "old").await.expect("it is kept");
+    let other = Filter::<Bloom>::open_on(Arc::new(restored.clone()), options());
+    let other = other.expect("as it was");
+    let mut branch = ship(&store, &restored, true).await;
+    // Until the other branch has a base, this one is the filter.
+    assert_eq!(fetched(800, "pending").await.expect("it is kept"), old);
+    insert_up_to(&other, 1 << 30, 700);
+    branch.round().await.expect("a round");
+    assert_eq!(branch.confirmed(), 700);
+    let error = fetched(800, "discarded").await.expect_err("not shipped yet");
+    assert_says(&error, &["the log of lsn:800", "taken over", "from LSN ", "ask for an LSN below"]);
+    let found = fetched(699, "new").await.expect("it is kept");
+    assert_eq!(found, other.digest().expect("a digest").value);
+    insert_up_to(&other, 1 << 31, 1000);
+    branch.round().await.expect("a round");
+    assert_ne!(fetched(800, "shipped").await.expect("it is kept"), old);
 }

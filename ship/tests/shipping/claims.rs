@@ -15,6 +15,15 @@ fn open(media: &Arc<dyn Media>) -> Filter<AgePartitioned> {
     Filter::open_on(media.clone(), options()).expect("a filter")
 }
 
+/// Ships what is durable.
+async fn ship(store: &Store, media: &Arc<dyn Media>, take_over: bool) -> Shipper {
+    let options = ShipOptions { take_over, ..ShipOptions::default() };
+    let begun = Shipper::begin(store.clone(), media.clone(), options).await;
+    let mut shipper = begun.expect("a shipper");
+    shipper.round().await.expect("a round");
+    shipper
+}
+
 /// Claims a key, and returns the token.
 fn claim(filter: &Filter<AgePartitioned>, key: &str) -> u64 {
     match filter.claim(key, Duration::from_secs(3600)).expect("an answer") {
@@ -64,5 +73,29 @@ async fn no_token_is_given_twice_although_a_claim_was_not_shipped_before_a_fail_
             assemble(&store, copy.clone()).await.expect("a fetch");
             media = copy;
         }
+    }
+}
+
+#[tokio::test]
+async fn no_token_is_given_twice_although_a_machine_that_took_over_was_lost_with_its_claims() {
+    let store = Store::of(Arc::new(InMemory::new()), "orders/7", "memory:///orders/7");
+    let media: Arc<dyn Media> = Arc::new(Memory::new());
+    let spec = AgePartitioned::last(1000);
+    let mut filter = Filter::create_on(media.clone(), spec, options()).expect("a filter");
+    filter.insert("a key").expect("an insert");
+    filter.checkpoint().expect("a checkpoint");
+    let mut shipper = ship(&store, &media, false).await;
+    let mut latest = 0;
+    for machine in 0..4 {
+        let copy: Arc<dyn Media> = Arc::new(Memory::new());
+        assemble(&store, copy.clone()).await.expect("a fetch");
+        // The copy lacks this, so that its shipper begins anew, with the snapshot that was fetched.
+        filter.insert(format!("beside machine {machine}")).expect("an insert");
+        shipper.round().await.expect("a round");
+        filter = open(&copy);
+        shipper = ship(&store, &copy, true).await;
+        let token = claim(&filter, &format!("lost with machine {machine}"));
+        assert!(token > latest, "{machine}: {token}, {latest}");
+        latest = token;
     }
 }

@@ -98,3 +98,37 @@ async fn a_promotion_killed_at_any_call_is_repeated_until_it_is_done() {
         assert!(matches!(again, Err(Error::Occupied { .. })), "it is done");
     }
 }
+
+#[tokio::test]
+async fn a_promotion_killed_while_it_removes_its_copy_is_repeated_or_known_to_be_done() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let (dir, aside) = (parent.path().join("new"), parent.path().join("new.following"));
+    let mut source = Source::new(1).await;
+    source.write().await;
+    follow(&source, &dir).await;
+    let says = std::fs::read(dir.join("follow")).expect("a file");
+    let sound = store(Client::sound(&source.server));
+    promote(&sound, &dir, ShipOptions::default()).await.expect("promoted");
+    assert!(!aside.exists());
+    let leave = || {
+        std::fs::create_dir(&aside).expect("a directory");
+        std::fs::write(aside.join("follow"), &says).expect("a file");
+    };
+    // Killed before it has removed the mark.
+    leave();
+    std::fs::create_dir(dir.join("ebbtide.fetching")).expect("the mark");
+    assert!(following(&dir).expect("a mark").is_some());
+    promote(&sound, &dir, ShipOptions::default()).await.expect("promoted");
+    assert!(!aside.exists() && !dir.join("ebbtide.fetching").exists());
+    // Killed behind that.
+    leave();
+    let again = promote(&sound, &dir, ShipOptions::default()).await;
+    assert!(matches!(again, Err(Error::Occupied { .. })), "it is done");
+    assert!(!aside.exists() && following(&dir).expect("no mark").is_none());
+    // Killed before it has removed the directory.
+    std::fs::create_dir(&aside).expect("a directory");
+    std::fs::rename(&dir, parent.path().join("moved")).expect("renamed");
+    follow(&source, &dir).await;
+    promote(&sound, &dir, ShipOptions::default()).await.expect("promoted");
+    assert!(!aside.exists());
+}

@@ -477,3 +477,89 @@ fn a_worker_that_puts_links_is_not_stalled_although_puts_fail_in_between() {
     status.progressed = before;
     assert!(status.is_stalled(HOUR));
 }
+
+#[test]
+fn failures_are_counted_over_restarts_also_those_to_begin() {
+    let is_refused = Arc::new(AtomicBool::new(false));
+    let refuses = is_refused.clone();
+    let scene = Scene::new(move |call| match call {
+        Call::Put(path, _) if is_in(&path, "chain") && refuses.load(Ordering::Relaxed) => {
+            let refused = Error::Generic { store: "scripted", source: "refused".into() };
+            Box::pin(async { Err(refused) })
+        }
+        call => refuse_snapshots(call),
+    });
+    let mut counted = 0;
+    for _ in 0..3 {
+        let worker = scene.start();
+        assert_eq!(worker.status().failures, counted);
+        scene.filter.insert("a key").expect("an insert");
+        scene.filter.checkpoint().expect("a checkpoint");
+        scene.filter.insert("behind it").expect("an insert");
+        let status = worker.statuses();
+        worker.finish().expect_err("the snapshot is refused");
+        assert!(status().failures > counted, "{:?}", status());
+        counted = status().failures;
+    }
+    is_refused.store(true, Ordering::Relaxed);
+    let dir = scene.dir.path().join("seen");
+    for _ in 0..3 {
+        let begun = Worker::start(&dir, scene.store.clone(), ShipOptions::default(), HOUR);
+        let error = begun.map(|_| ()).expect_err("refused");
+        counted += 1;
+        assert_eq!(Status::not_begun(&dir, "scripted:///orders/7", &error).failures, counted);
+    }
+}
+
+#[test]
+fn what_waits_for_a_snapshot_is_not_shipped_for_as_long_as_that_takes() {
+    let scene = Scene::new(|call| match call {
+        Call::Put(path, _) if is_in(&path, "snapshot") => Box::pin(std::future::pending()),
+        _ => Box::pin(async { Ok(()) }),
+    });
+    let worker = scene.start();
+    scene.filter.insert("first").expect("an insert");
+    worker.flush(Duration::from_secs(60)).expect("shipped");
+    let altered = scene.filter.alter(AgePartitioned::last(2000), Unlogged::Forget);
+    altered.expect("an alteration");
+    scene.filter.insert("behind it").expect("an insert");
+    flush_until(&worker, |status| status.is_uploading && status.is_pending);
+    // Rounds succeed meanwhile.
+    flush_until(&worker, |status| {
+        status.succeeded_at > status.completed_at + Duration::from_millis(300)
+    });
+    let noted = Standing::read(scene.dir.path().join("seen")).expect("read").expect("a file");
+    let lsn = Standing::end(&scene.filter.stat().expect("figures"));
+    assert!(noted.unshipped_records(lsn) > 0, "{noted:?}, {lsn}");
+    let since = noted.completed;
+    assert_eq!(noted.unshipped_for(lsn, since + 7 * HOUR), 7 * HOUR);
+}
+
+#[test]
+fn of_an_idle_filter_all_of_which_is_shipped_no_record_is_not() {
+    // Behind each sync comes a note of how far the log is durable.
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = Options::new().background(false).durability(Durability::Interval(HOUR));
+    let seen = dir.path().join("seen");
+    let filter = Filter::create(&seen, AgePartitioned::last(1000), options).expect("a filter");
+    let store = Scripted::new(|_| Box::pin(async { Ok(()) }));
+    let store = Store::of(Arc::new(store), "orders/7", "scripted:///orders/7");
+    let worker = Worker::start(&seen, store, ShipOptions::default(), HOUR).expect("a worker");
+    filter.insert("a key").expect("an insert");
+    filter.sync().expect("a sync");
+    worker.flush(Duration::from_secs(60)).expect("shipped");
+    for syncs in 0..2 {
+        let stat = filter.stat().expect("figures");
+        assert!(stat.lsn > stat.durable_lsn, "{syncs}: no note");
+        worker.flush(Duration::from_secs(60)).expect("shipped");
+        let noted = Standing::read(&seen).expect("read").expect("a file");
+        assert_eq!(noted.unshipped_records(Standing::end(&stat)), 0, "{syncs}: {noted:?}");
+        filter.sync().expect("a sync");
+    }
+    filter.insert("another key").expect("an insert");
+    filter.insert("one more").expect("an insert");
+    let noted = Standing::read(&seen).expect("read").expect("a file");
+    let end = Standing::end(&filter.stat().expect("figures"));
+    assert!(noted.unshipped_records(end) >= 2, "{noted:?}, {end}");
+    worker.stop().expect("a last round");
+}
