@@ -158,9 +158,9 @@ impl Sessions {
         self.wait_for_opener(patience, || Ok(!self.is_being_opened()?))
     }
 
-    /// Tries until it is done, or has slept for `patience` since the holder of the opening byte last
-    /// showed progress. The time in which this process itself was stopped does not count: the bytes
-    /// that alternate may then look as before. Tries at least once.
+    /// Tries until it is done, or has slept for `patience` since the holder of the opening byte
+    /// last showed progress. The time in which this process itself was stopped does not count: the
+    /// bytes that alternate may then look as before. Tries at least once.
     fn wait_for_opener(&self, patience: Duration, done: impl Fn() -> Result<bool>) -> Result<bool> {
         let (mut slept, mut seen) = (Duration::ZERO, None);
         let mut pause = FIRST_PAUSE;
