@@ -230,12 +230,6 @@ fn digits_of(whole: &str) -> Option<String> {
     Some(digits)
 }
 
-/// Returns a duration in microseconds, rounded up: a key is kept for at least a window.
-#[must_use]
-pub fn micros(duration: Duration) -> u128 {
-    duration.as_nanos().div_ceil(1000)
-}
-
 /// Returns a parameter of a kind in the form in which [`Parameters`](crate::Parameters) hold it:
 /// durations in microseconds, sizes in bytes, counts in digits. Other text is returned unchanged,
 /// for the kind to judge.
@@ -244,7 +238,7 @@ pub fn micros(duration: Duration) -> u128 {
 /// A parameter that is a duration or a size, and whose text is none.
 pub fn parse_parameter(name: &str, text: &str) -> Result<String, String> {
     if DURATIONS.contains(&name) {
-        return parse_duration(text).map(|duration| micros(duration).to_string());
+        return parse_duration(text).map(|duration| duration.as_micros().to_string());
     }
     if SIZED.contains(&name) {
         return parse_size(text).map(|bytes| bytes.to_string());

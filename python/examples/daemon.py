@@ -24,14 +24,15 @@ import ebbtide
 
 class Stop:
     """A signal ends the daemon through the `with` statement: at once while it waits for a line,
-    else when the message that it works on is handled, because its ID is recorded by then."""
+    else when the message that it works on is handled, because its ID may be recorded. A second one
+    ends it at once."""
 
     is_busy = False
     is_asked = False
 
     def __call__(self, _signal: int, _frame: FrameType | None) -> None:
-        self.is_asked = True
-        if not self.is_busy:
+        is_second, self.is_asked = self.is_asked, True
+        if is_second or not self.is_busy:
             raise KeyboardInterrupt
 
 

@@ -298,8 +298,6 @@ fn forgetting_keeps_all_keys_in_the_log_of_a_kind_without_time_whose_clock_was_o
     assert_eq!((2000..2400).filter(is_there).count(), 400);
 }
 
-/// Makes a filter of the last hour, and closes it. The clock was `off` at its creation, as by the
-/// function, and was set right while it was open.
 #[test]
 fn a_filter_that_was_only_cleared_begins_its_clock_with_the_first_key_also_after_an_alteration() {
     let (media, hands) = (memory(), Hands::new());
@@ -313,6 +311,8 @@ fn a_filter_that_was_only_cleared_begins_its_clock_with_the_first_key_also_after
     assert!(has(&filter, "a") && has(&filter, "b"), "both came just now");
 }
 
+/// Makes a filter of the last hour, and closes it. The clock was `off` at its creation, as by the
+/// function, and was set right while it was open.
 fn make(dir: &Path, hands: &mut Hands, off: fn(Timestamp) -> Timestamp) {
     hands.clock.set_wall(off(hands.now));
     let filter = Filter::create(dir, window(HOUR), hands.options()).expect("a filter");

@@ -31,7 +31,7 @@ pub fn json(dir: &Path, stat: &Stat, is_past: bool) -> Result<Option<Value>> {
         ("confirmed_lsn", standing.confirmed.into()),
         ("unshipped_records", standing.unshipped_records(lsn).into()),
         ("unshipped_bytes", standing.unshipped_bytes(lsn).into()),
-        ("unshipped_seconds", standing.unshipped_for(lsn, now).as_secs_f64().into()),
+        ("unshipped_seconds", lag(&standing, stat, now).as_secs_f64().into()),
         ("every_seconds", standing.every.as_secs_f64().into()),
         ("succeeded", (succeeded.as_millis() as u64).into()),
         ("stalled", standing.is_stalled(lsn, now).into()),
@@ -39,6 +39,11 @@ pub fn json(dir: &Path, stat: &Stat, is_past: bool) -> Result<Option<Value>> {
         ("failure", standing.failure.as_deref().into()),
     ]);
     Ok(Some(members.into()))
+}
+
+/// Returns for how long at most records are not shipped that are durable.
+fn lag(standing: &Standing, stat: &Stat, now: SystemTime) -> Duration {
+    standing.unshipped_for(Standing::end(stat).min(stat.durable_lsn), now)
 }
 
 /// Returns the figures as text; `None` as for [`json`].
@@ -54,9 +59,9 @@ pub fn text(dir: &Path, stat: &Stat, is_past: bool) -> Result<Option<String>> {
             format!("{counted}, {} bytes", standing.unshipped_bytes(lsn))
         }
     };
-    // Others may have waited for longer.
-    if records > 0 && lsn <= stat.durable_lsn {
-        unshipped += &format!(", for {} at most", rounded(standing.unshipped_for(lsn, now)));
+    let lag = lag(&standing, stat, now);
+    if !lag.is_zero() {
+        unshipped += &format!(", those that are durable for {} at most", rounded(lag));
     }
     let state = if standing.is_stopped { "has stopped; it" } else { "has" };
     let shipper = format!(

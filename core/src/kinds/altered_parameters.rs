@@ -63,12 +63,11 @@ const TOGETHER: [&[&str]; 3] = [
     &["front-bits", "front-k", "front-keys"],
 ];
 
-/// How many of [`ORDER`] are wishes of users. The others are sizes that follow from them, of which
-/// an older version may have planned a little more or less.
-const WISHES: usize = 9;
+/// Sizes of which an older version may have planned a little more or less.
+const SIZES: [&str; 4] = ["bits", "cells", "words", "timers"];
 
-/// How far a size of an older version may be from what follows from the wishes now, of its own.
-const LIKE: f64 = 0.01;
+/// How far such a size may be from what is planned now, of its own.
+const LIKE: f64 = 0.001;
 
 /// What filters of older versions do not have, and get by an alteration.
 const NEW: &str = "moves";
@@ -128,12 +127,11 @@ pub fn fewest(kind: &str, all: &Parameters) -> Parameters {
     of(&names)
 }
 
-/// Returns whether a derived parameter is that of a filter: a size within a hundredth.
+/// Returns whether a derived parameter is that of a filter: a size within a thousandth.
 fn is_like((name, derived): &(&str, &str), (of, found): &(&str, &str)) -> bool {
-    let is_size = !ORDER[..WISHES].contains(name);
     let values = || Some((derived.parse::<f64>().ok()?, found.parse::<f64>().ok()?));
     let is_close = |(derived, found): (f64, f64)| (derived - found).abs() <= LIKE * found.abs();
-    name == of && (derived == found || is_size && values().is_some_and(is_close))
+    name == of && (derived == found || SIZES.contains(name) && values().is_some_and(is_close))
 }
 
 /// Returns all parameters, with one that stands for itself by its absence: a window of time of
@@ -178,12 +176,15 @@ mod tests {
 
     #[test]
     fn a_size_that_a_user_has_named_and_a_wish_are_kept() {
-        let all = whole("bloom capacity=1000000 bits=20000000");
         let given = Parameters::new().with("capacity", 1_100_000);
-        let altered = over("bloom", &all, &given).and_then(|spec| spec.kind()).expect("a spec");
-        assert_eq!(altered.parameters().get("bits"), Some("20000000"));
-        let all = whole("bloom capacity=1000000 fpr=0.000999");
-        let altered = over("bloom", &all, &given).and_then(|spec| spec.kind()).expect("a spec");
-        assert_eq!(altered.parameters().get("fpr"), Some("0.000999"));
+        for (kind, name, value) in [
+            ("bloom", "bits", "14400000"),
+            ("bloom", "fpr", "0.000999"),
+            ("dynamic-count", "mean-count", "2.001"),
+        ] {
+            let all = whole(&format!("{kind} capacity=1000000 {name}={value}"));
+            let altered = over(kind, &all, &given).and_then(|spec| spec.kind()).expect("a spec");
+            assert_eq!(altered.parameters().get(name), Some(value), "{kind} {name}");
+        }
     }
 }

@@ -44,7 +44,7 @@ pub struct AlterationPlan {
     /// Bytes of memory that the filter takes when it is new, with the parameters that it has.
     pub memory_before: u64,
     /// The same, with the new ones. The alteration takes it twice, beside what the filter takes
-    /// now, and as many bytes of disk for a snapshot.
+    /// now, and as many bytes of disk for a snapshot; with an image beside the log twice as many.
     pub memory_after: u64,
 }
 

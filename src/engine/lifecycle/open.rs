@@ -144,7 +144,7 @@ pub(crate) fn check_space(media: &dyn Media, bytes: u64) -> Result<()> {
     match media.has_space(bytes) {
         Ok(true) => Ok(()),
         Ok(false) => {
-            let sentence = format!("expected {bytes} bytes of free space for a snapshot of it");
+            let sentence = format!("expected {bytes} bytes of free space for what is stored of it");
             let full = io::Error::new(io::ErrorKind::StorageFull, sentence);
             Err(Error::io("allocate", live)(full))
         }

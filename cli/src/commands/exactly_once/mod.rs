@@ -209,7 +209,7 @@ impl<'a> ExactlyOnce<'a> {
             is_same && recorded.length == target.trail.offset() && recorded.check.is_some()
         });
         begin(self.filter, &target, (&before, &inputs), !is_known)?;
-        self.continue_times(&inputs)?;
+        self.continue_times()?;
         let mut table = self.table_of(output, &target, &stop)?;
         let most = self.most_lines()?;
         for step in steps {
@@ -223,17 +223,14 @@ impl<'a> ExactlyOnce<'a> {
 
     /// Lets the latest time of earlier runs count. If only new keys are inserted, the filter's time
     /// is not enough: it stays behind that of lines which were suppressed.
-    fn continue_times(&self, inputs: &Inputs) -> Result<()> {
+    fn continue_times(&self) -> Result<()> {
         let Some(times) = self.stream.times() else { return Ok(()) };
-        let mut entries = inputs.iter().map(|(_, entry)| entry);
-        let has_read = entries.any(|entry| entry.offset > 0 && !entry.is_left_out);
-        // Without a time of the filter, all lines that were read were bad ones.
-        if has_read && times.latest().is_some() {
-            // Otherwise one wrong line that is the first new one would block all later runs.
-            times.continue_lines();
-        }
         match positions::latest(self.filter)? {
-            Some(latest) => times.accept(latest),
+            Some(latest) => {
+                times.accept(latest);
+                // Otherwise one wrong line that is the first new one would block all later runs.
+                times.continue_lines();
+            }
             None if self.arguments.since == Since::Accepted => times.forget(),
             None => {}
         }
@@ -388,7 +385,7 @@ impl<'a> ExactlyOnce<'a> {
             let is_ended = target.is_torn(end) && !new.is_empty();
             let written = target.write(&new, end)?;
             positions::set_output(&mut batch, target.identity.recorded, &written)?;
-            if let (Since::Accepted, Some(latest)) = (self.arguments.since, self.latest()) {
+            if let Some(latest) = self.latest() {
                 positions::set_latest(&mut batch, latest)?;
             }
             let committed = batch.commit();
@@ -426,9 +423,9 @@ impl<'a> ExactlyOnce<'a> {
         Ok(most.min(Batch::<Any>::MOST_OPERATIONS))
     }
 
-    /// Returns the latest time of a line that was accepted.
+    /// Returns the latest time, if lines have any, and one was taken in this run or an earlier one.
     fn latest(&self) -> Option<Timestamp> {
-        self.stream.times().and_then(EventTimes::latest)
+        self.stream.times().filter(|times| times.is_unit_known())?.latest()
     }
 
     fn call(&self) -> Call<'a> {

@@ -23,8 +23,8 @@ const INPUTS: u64 = u64::MAX - 6;
 /// The inputs that a filter has positions for.
 pub const MOST_INPUTS: usize = 62;
 
-/// The latest time of a line that was accepted, if keys that are present are not inserted: then the
-/// filter's own time may be earlier.
+/// The latest time of lines. The filter's own may be earlier, if keys that are present are not
+/// inserted, or that of a clock.
 const LATEST: u64 = INPUTS - WORDS * MOST_INPUTS as u64;
 
 const IDENTITY: u64 = 0;

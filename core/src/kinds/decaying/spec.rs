@@ -3,7 +3,6 @@
 use super::{polynomial, ring};
 use crate::kind::Parameters;
 use crate::kinds::spec::{Counts, Decays, fpr, spec};
-use crate::units;
 use core::time::Duration;
 
 spec! {
@@ -63,7 +62,7 @@ impl Decaying {
 /// Returns the parameters of a decay function other than the exponential one.
 fn windowed(keys: u64, decay: &str, epoch: Duration) -> Parameters {
     let parameters = Parameters::new().with("capacity", keys).with("decay", decay);
-    parameters.with("epoch", units::micros(epoch))
+    parameters.with("epoch", epoch.as_micros())
 }
 
 impl Counts for Decaying {}
@@ -72,5 +71,5 @@ impl Decays for Decaying {}
 /// Returns the parameters that both decaying kinds share.
 pub(in crate::kinds) fn decayed(keys: u64, lambda: f64, epoch: Duration) -> Parameters {
     let parameters = Parameters::new().with("capacity", keys).with("lambda", lambda);
-    parameters.with("epoch", units::micros(epoch))
+    parameters.with("epoch", epoch.as_micros())
 }

@@ -2,7 +2,6 @@
 
 use crate::kind::Parameters;
 use crate::kinds::spec::{Ages, CountsDistinct, Infers, fpr, spec};
-use crate::units;
 use core::time::Duration;
 
 spec! {
@@ -24,7 +23,7 @@ impl TimeLimited {
     /// Keeps a key for at least this long.
     #[must_use]
     pub fn window(window: Duration) -> Self {
-        Self(Parameters::new().with("window", units::micros(window)))
+        Self(Parameters::new().with("window", window.as_micros()))
     }
 
     fpr!();

@@ -192,6 +192,10 @@ impl Source for JetStreamSource<'_> {
     fn end(&mut self) -> Result<Option<Position>> {
         self.runtime.block_on(async {
             let state = &self.stream.info().await.map_err(Failure::passing)?.state;
+            let end = Position { major: state.last_sequence, minor: 0 };
+            if state.deleted_count.is_none_or(|deleted| deleted == 0) {
+                return Ok((state.messages > 0).then_some(end));
+            }
             // The messages with the highest sequences may have been deleted.
             for sequence in (state.first_sequence..=state.last_sequence).rev() {
                 match self.stream.get_raw_message(sequence).await {
