@@ -21,7 +21,6 @@ mod stamps;
 mod target;
 
 use super::counts::Counts;
-use super::event_times::EventTimes;
 use super::line::{Line, LineError, Skipped};
 use super::run::{Ended, Run};
 use super::stream::Stream;
