@@ -4,10 +4,11 @@
 //! iterable or a long call can be interrupted. The objects of a slice are kept alive while it is
 //! worked on; bytes that may change meanwhile are copied.
 
+use crate::answers::byte;
 use crate::keys::bytes_of;
 use crate::settings::Settings;
 use crate::slot::Slot;
-use ebbtide::{Checked, Filter};
+use ebbtide::Filter;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -221,25 +222,33 @@ pub fn insert_all<'py>(
     Ok(inserted)
 }
 
-/// Checks and inserts many keys, slice by slice; `answered` receives the answers, also those for
-/// the keys before one that failed.
+/// Checks and inserts many keys, slice by slice; returns a byte for each answer. An exception has
+/// those for the keys before it, as its attribute `answers`.
 pub fn check_and_insert_all<'py>(
     slot: &Slot<Filter>,
     py: Python<'py>,
     keys: &Bound<'py, PyAny>,
     settings: Settings,
-    mut answered: impl FnMut(&[Checked]),
-) -> PyResult<()> {
+) -> PyResult<Bound<'py, PyBytes>> {
     slot.check_open(py)?;
-    let mut answers = Vec::new();
-    Keys::new(keys)?.in_slices(py, |keys| {
+    let (mut answers, mut bytes) = (Vec::new(), Vec::new());
+    let outcome = Keys::new(keys)?.in_slices(py, |keys| {
         answers.clear();
         let outcome = slot.patient(py, |filter| {
             // After a wait, or in a forked child: from the first key without an answer on.
             let rest = keys.get(answers.len()..).unwrap_or_default();
             settings.patient(filter).check_and_insert_all(rest, &mut answers)
         });
-        answered(&answers);
+        bytes.extend(answers.iter().map(|&answer| byte(answer)));
         outcome
-    })
+    });
+    let bytes = PyBytes::new(py, &bytes);
+    match outcome {
+        Ok(()) => Ok(bytes),
+        Err(error) => {
+            // An exception that takes no attributes is raised without.
+            drop(error.value(py).setattr("answers", bytes));
+            Err(error)
+        }
+    }
 }

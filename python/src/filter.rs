@@ -146,19 +146,7 @@ impl PyFilter {
         weight: Argument<'_, '_>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let settings = Settings::new(time, durability, since, weight)?;
-        let mut bytes = Vec::new();
-        let outcome = bulk::check_and_insert_all(&self.slot, py, keys, settings, |answers| {
-            bytes.extend(answers.iter().map(|&answer| answers::byte(answer)));
-        });
-        let answers = PyBytes::new(py, &bytes);
-        match outcome {
-            Ok(()) => Ok(answers),
-            Err(error) => {
-                // An exception that takes no attributes is raised without.
-                drop(error.value(py).setattr("answers", &answers));
-                Err(error)
-            }
-        }
+        bulk::check_and_insert_all(&self.slot, py, keys, settings)
     }
 
     /// Removes a key that was inserted, once; returns whether it was there. ``weight`` removes it
