@@ -208,7 +208,8 @@ impl Describe for AgePartitioned {
         block: &Block<'_>,
         moment: &Moment,
     ) -> Vec<GenerationFill> {
-        let slices = self.slices.set_by_age(block, CountedGenerations::current(state));
+        let generation = CountedGenerations::current(state).max(caught_up(block));
+        let slices = self.slices.set_by_age(block, generation);
         let began = |age| self.generations.began(state, &moment.totals, age);
         let fills = slices.zip(0..).map(|((used, cells), age)| (began(age), used, cells));
         fills.map(|(began, used, cells)| GenerationFill { began, used, cells }).collect()

@@ -75,20 +75,26 @@ fn highest_load(wanted: f64, rate: impl Fn(f64) -> f64) -> Option<f64> {
 /// theory.
 #[must_use]
 pub fn design(wanted: f64, columns: u32) -> Option<Design> {
-    search(wanted, columns, u64::MAX)
+    search(|_| Some(wanted), columns, u64::MAX)
+}
+
+/// Returns the most keys that a filter of `l` aging slices holds: those of a window, and of a
+/// generation beside it.
+fn most_keys(items: u64, l: u32) -> f64 {
+    (f64::from(l) + 1.0) * items.div_ceil(l.max(1).into()) as f64
 }
 
 /// Returns the design of the fewest words for a window of `items`: no more aging slices than items,
-/// and no more than generations of their size need.
-fn search(wanted: f64, columns: u32, items: u64) -> Option<Design> {
+/// and no more than generations of their size need. `aim` returns the rate of the cells with this
+/// many aging slices, `None` if there is none.
+fn search(aim: impl Fn(u32) -> Option<f64>, columns: u32, items: u64) -> Option<Design> {
     let mut best: Option<(f64, Design)> = None;
     let mut since_best = 0;
     for k in 1..columns {
         let most = u64::from(columns - k).min(items);
         let l = items.div_ceil(items.div_ceil(most)) as u32;
-        let Some(load) = highest_load(wanted, |load| fpr(k, l, load, Phase::WORST)) else {
-            continue;
-        };
+        let load = aim(l).and_then(|aim| highest_load(aim, |load| fpr(k, l, load, Phase::WORST)));
+        let Some(load) = load else { continue };
         let cost = f64::from(k) * items.div_ceil(l.into()) as f64 / load;
         if best.is_none_or(|(least, _)| cost < least) {
             best = Some((cost, Design { k, l, load }));
@@ -107,22 +113,24 @@ fn search(wanted: f64, columns: u32, items: u64) -> Option<Design> {
 /// 16 KiB, with rows of the given width, or of the best one.
 ///
 /// # Errors
-/// [`Error::Parameter`] for a window of no items, for another width than 16, 32 or 64, and if the
-/// filter would exceed 8 TiB.
+/// [`Error::Parameter`] for a window of no items, for another width than 16, 32 or 64, for a rate
+/// that equal hashes exceed, and if the filter would exceed 8 TiB.
 pub fn plan(items: u64, wanted: f64, columns: Option<u32>) -> Result<Plan> {
     if items == 0 {
         return Err(Error::parameter("window-items", "a number from 1 on", items));
     }
     columns.map_or(Ok(()), check_columns)?;
-    // Of a window, and a generation that is at most as long.
-    let aim = without_same_hash(2.0 * items as f64, wanted)? * AIM;
+    // With as many aging slices as there may be: fewer leave equal hashes to more keys.
+    let most = u64::from(columns.unwrap_or(COLUMNS[2]) - 1).min(items) as u32;
+    without_same_hash(most_keys(items, most), wanted)?;
+    let aim = |l| without_same_hash(most_keys(items, l), wanted).ok().map(|rate| rate * AIM);
     COLUMNS
         .into_iter()
         .filter(|&width| columns.is_none_or(|only| only == width))
         .filter_map(|width| {
             let Design { k, l, .. } = search(aim, width, items)?;
             let cells_a_block = BLOCK_WORDS * f64::from(64 / width);
-            let load = highest_load(aim, |load| {
+            let load = highest_load(aim(l)?, |load| {
                 let block_keys = load * cells_a_block / f64::from(k);
                 fpr_in_blocks(k, l, load, Phase::WORST, block_keys)
             })?;

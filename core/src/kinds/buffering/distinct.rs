@@ -3,7 +3,7 @@
 //! Both buffers have the same hash functions, so a place that is set in either of them is set by a
 //! key of either: their union is the Bloom filter of both generations' keys.
 
-use super::buffers::{self, BOTH, cleared_for};
+use super::buffers::{self, BOTH, caught_up, cleared_for};
 use super::{Buffering, Scheme};
 use crate::block::Block;
 use crate::kind::distinct_in_block::{Counted, SubWindow};
@@ -24,9 +24,10 @@ impl DistinctKeys for Buffering {
         _: &Moment,
         depth: u64,
     ) -> Counted {
-        let open = cleared_for(CountedGenerations::current(state));
+        let generation = CountedGenerations::current(state);
         let mut sum = Counted::default();
         for (_, block) in blocks {
+            let open = cleared_for(generation.max(caught_up(block)));
             let (used, places) = match (self.scheme, depth) {
                 (_, 0) => buffers::used(block, open),
                 (Scheme::Two, _) => buffers::used_in_any(block),

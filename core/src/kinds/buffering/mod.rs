@@ -188,7 +188,8 @@ impl Describe for Buffering {
         block: &Block<'_>,
         moment: &Moment,
     ) -> Vec<GenerationFill> {
-        let last = cleared_for(CountedGenerations::current(state));
+        let generation = CountedGenerations::current(state).max(caught_up(block));
+        let last = cleared_for(generation);
         let both = [last, BOTH & !last].into_iter().zip(0..);
         let fill = |(buffer, age)| {
             let (used, cells) = buffers::used(block, buffer);

@@ -211,6 +211,31 @@ fn an_insert_that_was_decided_before_a_swap_is_done_after_it() {
 }
 
 #[test]
+fn a_block_that_is_ahead_of_the_state_counts_the_keys_that_it_still_has() {
+    for scheme in SCHEMES {
+        let mut harness = sharp(scheme, 100);
+        // Generation 3 has begun: the block has the keys of generations 2 and 3.
+        (0..320).for_each(|key| {
+            harness.insert(hash_of(key), 0);
+        });
+        harness.settle_in_place();
+        let moment = Moment { time: 0, now: 0, totals: harness.totals() };
+        let kind = build(scheme, &asked(100, 1e-13));
+        let distinct = kind.distinct_keys().expect("a kind that counts keys");
+        for (generation, depth, keys) in [(3, 0, 20), (2, 0, 20), (3, 1, 120), (2, 1, 120)] {
+            harness.state().set_own(CountedGenerations::CURRENT, generation);
+            let mut counted = 0.0;
+            harness.each_block(|slot, block| {
+                let count = distinct.count(&harness.state(), &[(slot, block)], &moment, depth);
+                counted += count.keys;
+            });
+            let state = (generation, depth);
+            assert!((counted - f64::from(keys)).abs() < 3.0, "{scheme:?} {state:?}: {counted}");
+        }
+    }
+}
+
+#[test]
 fn inserts_continue_without_a_swap_that_is_held_up_for_one_generation() {
     let kind = build(Scheme::Two, &asked(10, 0.01));
     let harness = Harness::new(kind.clone(), ONE_BLOCK);

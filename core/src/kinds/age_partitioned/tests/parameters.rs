@@ -67,6 +67,21 @@ fn a_larger_generation_takes_more_words_and_keeps_the_rate() {
 }
 
 #[test]
+fn equal_hashes_are_planned_for_the_keys_that_a_filter_holds() {
+    let items = 10_000_000_000;
+    let planned = plan(items, 1e-9, None).expect("a rate that 1.1 times as many keys leave");
+    // The birthday bound of the keys of a window and a generation, over hashes of 64 bits.
+    let keys = (f64::from(planned.l) + 1.0) * planned.generation as f64;
+    assert!(keys < 1.1 * items as f64 && keys / 2_f64.powi(64) < 1e-9, "{keys}");
+    let load = f64::from(planned.k) * planned.generation as f64
+        / (planned.words * u64::from(64 / planned.columns)) as f64;
+    let of_rows = fpr(planned.k, planned.l, load, Phase::WORST);
+    assert!(of_rows + keys / 2_f64.powi(64) <= 1e-9, "{of_rows}");
+    let error = plan(20_000_000_000, 1e-9, None).expect_err("no plan");
+    assert!(error.to_string().contains("fpr"), "{error}");
+}
+
+#[test]
 fn a_plan_for_no_items_or_of_another_width_is_an_error() {
     let about = |error: Error| match error {
         Error::Parameter { name, .. } => name,
