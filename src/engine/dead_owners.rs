@@ -79,6 +79,8 @@ pub(crate) fn repaired<'a>(
 /// # Errors
 /// As [`repair_stripe::stripe`], and those of mapping the log.
 fn repair(shared: &Shared, index: usize) -> Result<Repaired> {
+    // Another filter's bank in this directory may have the name of one that is opened or removed.
+    shared.check_directory()?;
     let header = shared.header();
     loop {
         let newest = header.snapshot().read();

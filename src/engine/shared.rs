@@ -208,7 +208,13 @@ impl Shared {
 
     /// Removes the oldest part of the log that is only kept, on a full disk. Returns false if there
     /// is none.
+    ///
+    /// # Errors
+    /// [`Error::Retired`] if the directory contains another filter by now, or this one after an
+    /// alteration: what it keeps is not this log. [`Error::Io`].
     pub(crate) fn remove_oldest_kept(&self) -> Result<bool> {
+        self.check_directory()?;
+        self.check_unaltered()?;
         let numbers = std::iter::repeat_with(|| self.log.next_temporary());
         log_before_alteration::remove_oldest(&*self.media, &self.meta, numbers)
     }

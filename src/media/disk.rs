@@ -208,9 +208,10 @@ impl Media for Disk {
         Ok(!is_beyond_space(self.directory.descriptor()?, bytes))
     }
 
-    fn check_memory(&self, bytes: u64) -> io::Result<()> {
-        bank_memory::check_memory(&self.directory, self.image.as_ref(), bytes)?;
-        mapping::check(bytes)
+    fn check_memory(&self, bytes: u64) -> io::Result<bool> {
+        let image = self.image.as_ref();
+        let is_beside = bank_memory::check_memory(&self.directory, image, bytes)?;
+        mapping::check(bytes).map(|()| is_beside)
     }
 
     fn mode(&self) -> io::Result<Option<u32>> {

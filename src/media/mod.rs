@@ -217,13 +217,14 @@ pub trait Media: Debug + Send + Sync {
     }
 
     /// Fails if this process could not have an image of this many bytes beside what it has, as far
-    /// as the medium can tell. Nothing is taken.
+    /// as the medium can tell. Nothing is taken. Returns whether its cells would lie beside the
+    /// log, where they take [space](Media::has_space).
     ///
     /// # Errors
     /// `OutOfMemory`, and the system's errors.
-    fn check_memory(&self, bytes: u64) -> io::Result<()> {
+    fn check_memory(&self, bytes: u64) -> io::Result<bool> {
         let _ = bytes;
-        Ok(())
+        Ok(false)
     }
 
     /// Returns the permissions of the filter's files; `None` if the medium has none.

@@ -241,6 +241,11 @@ impl ByteLocks for Part<Box<dyn ByteLocks>> {
         self.fault.admit()?;
         self.inner.is_held_by_others(bytes)
     }
+
+    // Never fails: who asks takes an error for a yes.
+    fn has_its_name(&self) -> Result<bool> {
+        self.inner.has_its_name()
+    }
 }
 
 impl MediaFile for Part<Box<dyn MediaFile>> {

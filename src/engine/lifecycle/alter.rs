@@ -22,7 +22,7 @@ use crate::format::names::FileName;
 use crate::locks::handle_stripes::StripeGuard;
 use crate::locks::holder_names::locked;
 use crate::locks::session_slots::{SLOTS, Sessions};
-use crate::media::{Access, ImagePlace, Media};
+use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::options::{Keep, Options};
 use crate::primitives;
@@ -106,8 +106,9 @@ fn check_links(media: &dyn Media, temporary: u64) -> Result<()> {
     }
 }
 
-/// Checks that this process can have an image of this many bytes beside what it has.
-fn check_memory(media: &dyn Media, bytes: u64) -> Result<()> {
+/// Checks that this process can have an image of this many bytes beside what it has. Returns whether
+/// it would lie beside the log.
+fn check_memory(media: &dyn Media, bytes: u64) -> Result<bool> {
     let live = media.path().join(FileName::Live.to_string());
     media.check_memory(bytes).map_err(Error::io("map", live))
 }
@@ -129,9 +130,8 @@ impl<'e> Alteration<'e> {
         if meta.kind.growth().is_none() {
             let bytes = first_bank_bytes(&*meta.kind, meta.layout)?;
             // An image beside the log takes as much again as the snapshot.
-            let is_beside = shared.options.image_place()? == Some(ImagePlace::BesideLog);
+            let is_beside = check_memory(media, bytes)?;
             check_space(media, bytes.saturating_mul(1 + u64::from(is_beside)))?;
-            check_memory(media, bytes)?;
         }
         let slots = Sessions::open(media, Access::Write)?;
         if !slots.try_alteration()? {
@@ -165,7 +165,7 @@ impl<'e> Alteration<'e> {
     /// # Errors
     /// [`Error::Io`].
     pub(crate) fn check_memory(&self, machine: &Machine) -> Result<()> {
-        check_memory(&*self.engine.shared.media, machine.planned_bytes())
+        check_memory(&*self.engine.shared.media, machine.planned_bytes()).map(drop)
     }
 
     /// Keeps all others from writing, and this handle from being closed, until the result is

@@ -22,9 +22,11 @@ use crate::wal::{Op, Record};
 /// [`crate::Error::Io`] (a full disk): nothing has changed. [`crate::Error::Poisoned`].
 pub(crate) fn clear(writer: &Writer, recorded: Option<Stamp>) -> Result<()> {
     writer.shared.check_process()?;
-    writer.shared.check_directory()?;
     loop {
         let mut held = writer.stripes.lock_all()?;
+        // Another filter's bank in this directory may have the same name. Checked now, because the
+        // wait for a stripe has no limit.
+        writer.shared.check_directory()?;
         writer.shared.check_writable()?;
         let end = writer.shared.log.mapped_end();
         let cleared = clear_held(writer, recorded, &mut held);

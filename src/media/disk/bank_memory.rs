@@ -125,12 +125,14 @@ pub(super) fn find(
 }
 
 /// Fails if this process could not have such a file with this many bytes. It has none afterwards.
+/// Returns whether they would lie in files of the directory.
 pub(super) fn check_memory(
     directory: &Arc<Directory>,
     place: Option<&ImagePlace>,
     bytes: u64,
-) -> io::Result<()> {
-    make(directory, place, bytes)?.map_or(Ok(()), |file| file.check_memory(bytes))
+) -> io::Result<bool> {
+    let Some(file) = make(directory, place, bytes)? else { return Ok(true) };
+    file.check_memory(bytes).map(|()| false)
 }
 
 fn make(

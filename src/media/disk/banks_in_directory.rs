@@ -37,7 +37,8 @@ pub(super) fn find(
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// Succeeds: the system takes pages of files out of memory if it is short.
+/// Succeeds: the system takes pages of files out of memory if it is short. Returns whether they are
+/// files of the directory: true.
 ///
 /// # Errors
 /// As [`create`].
@@ -45,6 +46,6 @@ pub(super) fn check_memory(
     directory: &Arc<Directory>,
     place: Option<&ImagePlace>,
     bytes: u64,
-) -> io::Result<()> {
-    create(directory, place, bytes).map(drop)
+) -> io::Result<bool> {
+    create(directory, place, bytes).map(|_| true)
 }
