@@ -21,6 +21,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// [`Error::NotAFilter`], [`Error::Locked`], [`Error::Damaged`], [`Error::Exists`], [`Error::Io`].
+/// `dir` is damaged if a call that made a filter there was killed: remove it, and repeat the call.
 pub fn restore(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<()> {
     let from = Disk::new(from.as_ref());
     let to = Disk::for_copy_of(dir.as_ref(), &from);

@@ -350,6 +350,11 @@ impl<'a> Past<'a> {
     /// Those of [`Past::rebuild`].
     pub(crate) fn rebuild_whole(self, at: At) -> Result<(Recovered, Whole<'a>, KnownExtent)> {
         let (limit, from) = (self.limit(at)?, self.reaches_from());
+        // Before a source had a position, what it set later shows where that was.
+        let is_set_later = match at {
+            At::Position { .. } => self.first_beyond(at)?.0.is_some(),
+            _ => false,
+        };
         let Self { whole, revision, mut listing, history, known, bases } = self;
         let not_kept = |wanted, history: &LogReader| -> Error {
             history.end_at(revision.end.unwrap_or(u64::MAX));
@@ -379,8 +384,10 @@ impl<'a> Past<'a> {
             }
             At::Lsn(_) => None,
             At::Position { source, position } => {
-                let found = recovered.image.header().positions().get(source);
-                found.is_none_or(|found| found > position).then(|| at.to_string())
+                match recovered.image.header().positions().get(source) {
+                    Some(found) => (found > position).then(|| at.to_string()),
+                    None => (!is_set_later).then(|| format!("{at}, which no commit has set")),
+                }
             }
             At::Time(time) => {
                 let latest = OperationTime::from_word(recovered.image.sum_stripes().1).time;

@@ -182,10 +182,16 @@ fn a_filter_as_of_a_position_is_what_it_was_before_the_source_went_beyond_it() {
             let at = At::Position { source: 7, position };
             assert_eq!(past.digest(at), digest, "{} as of {at}", sample.name);
         }
-        let before = At::Position { source: 7, position: first - 1 };
-        assert_eq!(past.at(before).expect_err("it had none").code(), Code::NotKept);
+        // Before the source had one.
+        let next = past.moments.iter().position(|moment| moment.3.is_some()).expect("a batch");
+        for position in [0, first - 1] {
+            let at = At::Position { source: 7, position };
+            assert_eq!(past.digest(at), past.moments[next - 1].1, "{} as of {at}", sample.name);
+        }
         let unknown = At::Position { source: 8, position: 1 };
-        assert_eq!(past.at(unknown).expect_err("it has none").code(), Code::NotKept);
+        let error = past.at(unknown).expect_err("it has none");
+        assert_eq!(error.code(), Code::NotKept);
+        assert!(error.to_string().contains("position:8=1, which no commit has set"), "{error}");
     }
 }
 

@@ -3,7 +3,7 @@
 use ebbtide::history::{Change, History, Share, remake};
 use ebbtide::{
     AgePartitioned, Any, Bloom, Clock, Code, Counting, Durability, Filter, Fingerprint, Keep,
-    ManualClock, Options, Parameters, TimeLimited, Timestamp,
+    KeyHash, ManualClock, Options, Parameters, TimeLimited, Timestamp,
 };
 use ebbtide_testkit::environment::scaled;
 use ebbtide_testkit::random::Random;
@@ -276,11 +276,15 @@ fn what_the_log_does_not_have_any_more_is_said_and_a_refusal_leaves_nothing() {
     assert!(!found.is_whole && found.operations < 3000, "{found:?}");
     let exists = remake(&[&dir], &made, larger(), options(Clock::stream()), None);
     assert_eq!(exists.expect_err("it is there").code(), Code::Exists);
-    let seeded = options(Clock::stream()).hash_seed(12);
-    drop(Filter::create(&other, Bloom::capacity(500), seeded).expect("a filter"));
+    let seeded = || options(Clock::stream()).hash_seed(12);
+    drop(Filter::create(&other, Bloom::capacity(500), seeded()).expect("a filter"));
     let new = home.path().join("new");
     let differs = remake(&[&dir, &other], &new, larger(), options(Clock::stream()), None);
     assert_eq!(differs.expect_err("other hashes").code(), Code::Mismatch);
+    for other in [options(Clock::stream()).key_hash(KeyHash::Keyed), seeded()] {
+        let hashes = remake(&[&dir], &new, larger(), other, None);
+        assert_eq!(hashes.expect_err("another hash").code(), Code::Mismatch);
+    }
     let none: [&Path; 0] = [];
     assert!(remake(&none, &new, larger(), options(Clock::stream()), None).is_err());
     let share = Some(Share { number: 2, count: 2 });

@@ -15,7 +15,7 @@ use crate::api::history::read_log::History;
 use crate::api::paths::new_disk;
 use crate::api::remake::unfinished::Unfinished;
 use crate::clock::{Clock, ManualClock, Timestamp};
-use crate::engine::lifecycle::open;
+use crate::engine::lifecycle::{open, options_match};
 use crate::engine::time::filter_time::Stamp;
 use crate::engine::write::clear::clear;
 use crate::engine::write::request::{Precondition, Request, Waits};
@@ -194,8 +194,8 @@ impl Source {
 /// - With a [`Share`]: only of some keys. All positions of sources stay, also those from before a
 ///   clear.
 ///
-/// Durability, downtime and `max_lead` are those of the first filter, unless the options say
-/// otherwise. Importances keep their levels, so that kinds with importances must stay as they are.
+/// Keys are hashed as before: options that name another function or seed are refused. Durability,
+/// downtime and `max_lead` are those of the first filter, unless the options say otherwise. Importances keep their levels, so that kinds with importances must stay as they are.
 /// Counts are no importances, and are nothing for a kind that does not count: an operation with a
 /// count is one without. Where the new kind has a window in time and the former did not use time,
 /// operations by a clock that was ahead of `options`' one, the system's if that is none, come at
@@ -219,7 +219,8 @@ impl Source {
 /// ```
 ///
 /// # Errors
-/// [`Error::Mismatch`] if the filters differ in the hash of keys, or in importances;
+/// [`Error::Mismatch`] if the filters differ in the hash of keys, or in importances, or the options
+/// name another hash;
 /// [`Error::Locked`] while another call makes a filter in the same directory;
 /// [`Error::Parameter`], also for a kind that cannot remove keys if the log has a removal since the
 /// last clear; [`Error::Exists`], and as [`History::open`] and
@@ -251,6 +252,7 @@ pub fn remake<K: Spec, P: AsRef<Path>>(
     let kind = spec.kind()?;
     for (source, dir) in sources.iter().zip(from) {
         check_same_keys(source, dir.as_ref(), hasher)?;
+        options_match::check_hash(dir.as_ref(), hasher, &options)?;
         check_weights(dir.as_ref(), source.history.meta(), &*kind)?;
     }
     let place = Unfinished::begin(dir.as_ref(), &options)?;

@@ -27,15 +27,7 @@ pub(crate) fn check(media: &dyn Media, meta: &Meta, options: &Options) -> Result
         let (path, what) = (media.path().to_path_buf(), what.to_owned());
         Err(Error::Mismatch { path, what, expected, found })
     };
-    let has = meta.hasher.function();
-    if let Some(wanted) = options.key_hash.filter(|&wanted| wanted != has) {
-        return refuse("hash", wanted.to_string(), has.to_string());
-    }
-    let other = |seed| KeyHasher::from_seed(has, seed) != meta.hasher;
-    if options.hash_seed.is_some_and(other) {
-        // The error never contains a seed: with the seed one can choose keys that collide.
-        return refuse("hash-seed", "the one given".to_owned(), "another".to_owned());
-    }
+    check_hash(media.path(), meta.hasher, options)?;
     if let Some(stripes) = options.stripes.filter(|&stripes| stripes != meta.layout.stripes) {
         return refuse("stripes", stripes.to_string(), meta.layout.stripes.to_string());
     }
@@ -65,6 +57,23 @@ pub(crate) fn check(media: &dyn Media, meta: &Meta, options: &Options) -> Result
         if is_stored && has & !mode != 0 {
             return refuse("mode", format!("{mode:o}"), format!("{has:o}"));
         }
+    }
+    Ok(())
+}
+
+/// Checks that keys are hashed as these options say.
+///
+/// # Errors
+/// [`Error::Mismatch`].
+pub(crate) fn check_hash(path: &Path, hasher: KeyHasher, options: &Options) -> Result<()> {
+    let has = hasher.function();
+    if let Some(wanted) = options.key_hash.filter(|&wanted| wanted != has) {
+        return Err(mismatch(path, "hash", &wanted.to_string(), &has.to_string()));
+    }
+    let other = |seed| KeyHasher::from_seed(has, seed) != hasher;
+    if options.hash_seed.is_some_and(other) {
+        // The error never contains a seed: with the seed one can choose keys that collide.
+        return Err(mismatch(path, "hash-seed", "the one given", "another"));
     }
     Ok(())
 }

@@ -43,7 +43,8 @@ pub fn check_vacant(media: &dyn Media) -> Result<()> {
         found: format!("none, but {ours} snapshots and log segments of a filter"),
         remedy: "without it nothing can be saved: copy `meta` from any backup of this filter \
                  that was made since it was last altered; or create the new filter in another \
-                 directory",
+                 directory; if a backup or a restore into this one was killed, remove the \
+                 directory and repeat it",
     })
 }
 
