@@ -41,7 +41,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 /// Work that takes its time on a disk: a line of a file. It may be repeated after a kill, so each
 /// line has the token of its attempt. A full disk may leave the beginning of a line, so each has an
-/// end of line before it, too, and a dot at its end: who reads the file passes over all other lines.
+/// end of line before it, too, and a dot at its end: who reads the file passes over other lines.
 /// The file is opened for each line: of a descriptor that all share, only one would learn that a
 /// sync has failed.
 struct Append(PathBuf);
