@@ -100,6 +100,9 @@ func TestWrongValuesGiveOneClearErrorAndChangeNothing(t *testing.T) {
 		{ebbtide.ErrArgument, func() error { return one(seen, ebbtide.At(time.UnixMicro(-1))) }},
 		{ebbtide.ErrArgument, func() error { return one(seen, ebbtide.At(time.Time{})) }},
 		{ebbtide.ErrTimeAhead, func() error { return one(seen, ebbtide.At(future)) }},
+		// In microseconds it would wrap around to now.
+		{ebbtide.ErrArgument, func() error { return one(seen, ebbtide.At(wrapping())) }},
+		{ebbtide.ErrArgument, func() error { return one(seen, ebbtide.At(time.Unix(math.MaxInt64, 0))) }},
 		{ebbtide.ErrArgument, func() error { return one(seen, ebbtide.DurableWithin(0)) }},
 		{ebbtide.ErrArgument, func() error { return one(seen, ebbtide.DurableWithin(-time.Second)) }},
 		{ebbtide.ErrArgument, func() error { return one(seen, ebbtide.DurableWithin(25*time.Hour)) }},
@@ -126,6 +129,10 @@ func TestWrongValuesGiveOneClearErrorAndChangeNothing(t *testing.T) {
 			return err
 		}},
 		{ebbtide.ErrArgument, func() error {
+			_, err := ebbtide.OpenHistory(path, ebbtide.MomentTime(wrapping()), false)
+			return err
+		}},
+		{ebbtide.ErrArgument, func() error {
 			_, err := ebbtide.OpenReaderAt(background, path, ebbtide.Moment{})
 			return err
 		}},
@@ -135,6 +142,12 @@ func TestWrongValuesGiveOneClearErrorAndChangeNothing(t *testing.T) {
 	after, err := seen.Digest()
 	check(t, err)
 	expect(t, "the digest", after, before)
+}
+
+// wrapping returns a time 2^64 microseconds from now.
+func wrapping() time.Time {
+	now := time.Now()
+	return time.Unix(now.Unix()+18446744073709, int64(now.Nanosecond())+551616000)
 }
 
 func one(seen *ebbtide.Filter, option ebbtide.CallOption) error {

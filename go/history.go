@@ -26,10 +26,11 @@ func MomentLSN(lsn uint64) Moment { return Moment{at: C.EBBTIDE_AT_LSN, number: 
 
 // MomentTime is before the first operation that is later than this time.
 func MomentTime(t time.Time) Moment {
-	if t.UnixMicro() < 0 {
+	micros, ok := microsSince1970(t)
+	if !ok {
 		return Moment{wrong: &t}
 	}
-	return Moment{at: C.EBBTIDE_AT_TIME, number: uint64(t.UnixMicro())}
+	return Moment{at: C.EBBTIDE_AT_TIME, number: micros}
 }
 
 // MomentPosition is before the position of a source passed this one.
@@ -39,8 +40,8 @@ func MomentPosition(source, position uint64) Moment {
 
 func (m Moment) c() (C.struct_ebbtide_moment, error) {
 	if m.wrong != nil {
-		return C.struct_ebbtide_moment{}, argument("MomentTime: expected a time after 1969, found %v",
-			*m.wrong)
+		return C.struct_ebbtide_moment{}, argument(
+			"MomentTime: expected a time after 1969 and before 294247, found %v", *m.wrong)
 	}
 	return C.struct_ebbtide_moment{
 		at: C.uint32_t(m.at), number: C.uint64_t(m.number), source: C.uint64_t(m.source),

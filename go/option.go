@@ -5,6 +5,7 @@ import "C"
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -79,10 +80,25 @@ type CallOption struct {
 }
 
 // At sets the time of the operation, instead of the clock's. Keys may come out of order within the
-// window. Parts of a microsecond are cut off; times before 1970 are refused (ErrArgument).
+// window. Parts of a microsecond are cut off; times before 1970, and after the year 294246, are
+// refused (ErrArgument).
 func At(t time.Time) CallOption {
-	micros := t.UnixMicro()
-	return CallOption{flags: C.EBBTIDE_WITH_TIME, micros: uint64(micros), wrong: micros < 0}
+	micros, ok := microsSince1970(t)
+	if !ok {
+		// For the error, in seconds.
+		return CallOption{flags: C.EBBTIDE_WITH_TIME, micros: uint64(t.Unix()), wrong: true}
+	}
+	return CallOption{flags: C.EBBTIDE_WITH_TIME, micros: micros}
+}
+
+// microsSince1970 returns the microseconds from 1970 to a time, and whether they fit in 63 bits.
+func microsSince1970(t time.Time) (uint64, bool) {
+	// UnixMicro wraps, Unix does not.
+	seconds := t.Unix()
+	if seconds < 0 || seconds > math.MaxInt64/1_000_000-1 {
+		return 0, false
+	}
+	return uint64(t.UnixMicro()), true
 }
 
 // Weight sets the weight of each key: a count, or an importance.
@@ -139,8 +155,8 @@ func settings(options []CallOption) (C.struct_ebbtide_call, error) {
 
 func wrong(option *CallOption) error {
 	if option.flags&C.EBBTIDE_WITH_TIME != 0 {
-		return argument("At: expected a time after 1969, found %v",
-			time.UnixMicro(int64(option.micros)).UTC())
+		return argument("At: expected a time after 1969 and before 294247, found %v",
+			time.Unix(int64(option.micros), 0).UTC())
 	}
 	return argument("DurableWithin: expected 1 µs or more, found %d µs", int64(option.interval))
 }

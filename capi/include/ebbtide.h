@@ -9,6 +9,7 @@
  * nothing. Release the error with ebbtide_error_free.
  *
  * Any thread may use a filter, any number of them at the same time, except while it is closed.
+ * Do not cancel a thread (pthread_cancel) inside a function: it aborts the process.
  * Strings end with a NUL byte. Keys are bytes of any value and any number, also none.
  *
  * This file is made from the library's source.

@@ -5,6 +5,7 @@ use crate::tools::{has, libraries, root, succeed};
 use crate::with_input;
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -26,7 +27,7 @@ impl Installed {
         let (prefix, target) = (home.path().join("usr"), home.path().join("target"));
         // The makefile installs from `release/`.
         fs::create_dir(&target).expect("a folder");
-        std::os::unix::fs::symlink(libraries(), target.join("release")).expect("a link");
+        symlink(libraries(), target.join("release")).expect("a link");
         let installed = Self { prefix, target, home };
         installed.make(&["install"]);
         Some(installed)
@@ -178,6 +179,19 @@ fn cmake_finds_an_installed_library_also_after_it_was_moved() {
             installed.remembers(&built.join(program), None);
         }
     }
+}
+
+#[test]
+fn cmake_finds_a_library_by_way_of_a_link_to_its_directory() {
+    let Some(installed) = Installed::new() else { return };
+    if !has("cmake") {
+        return;
+    }
+    // As /lib is a link to usr/lib, and / is searched before /usr.
+    let home = installed.home.path();
+    symlink(installed.prefix.join("lib"), home.join("lib")).expect("a link");
+    let (found, text) = configured(&home.join("project"), home, PROJECT);
+    assert!(found, "{text}");
 }
 
 #[test]

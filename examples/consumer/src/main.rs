@@ -79,6 +79,9 @@ impl Run {
             return Err(Failure::lasting(format!("--batch is a number from 1 to {most}")));
         }
         let [url, dir, streams @ ..] = &plain[..] else { return Err(Failure::lasting(USAGE)) };
+        if streams.is_empty() {
+            return Err(Failure::lasting(USAGE));
+        }
         if let Some(bad) = streams.iter().find(|name| name.contains('/') || name.starts_with('.')) {
             let why = "the name of a stream becomes that of a directory: no / and no leading dot";
             return Err(Failure::lasting(format!("{bad}: {why}")));
@@ -123,6 +126,9 @@ fn run_one(server: &Server, stream: &str, dir: &Path, plan: Plan) {
 
 fn send(arguments: &[String]) -> Result<()> {
     let [url, count, streams @ ..] = arguments else { return Err(Failure::lasting(USAGE)) };
+    if streams.is_empty() {
+        return Err(Failure::lasting(USAGE));
+    }
     let server = Server::new(url)?;
     for stream in streams {
         let order = traffic::order(value("COUNT", Some(count))?, 0);

@@ -36,6 +36,14 @@ impl Output {
         Ok(Self { file, path, length: 0, lines: Vec::new() })
     }
 
+    /// Returns whether the file has no bytes.
+    ///
+    /// # Errors
+    /// [`Failure::Lasting`] of the system.
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.file.metadata()?.len() == 0)
+    }
+
     /// Cuts the file back to a length that was committed.
     ///
     /// # Errors

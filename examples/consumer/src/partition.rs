@@ -1,10 +1,11 @@
 //! A partition: a stream's filter and its output, in one directory.
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::output::Output;
 use crate::{Message, Position};
 use ebbtide::{Durability, Filter, Fingerprint, Options};
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -60,8 +61,7 @@ impl Partition {
     /// Opens or creates the partition in a directory.
     ///
     /// # Errors
-    /// [`Failure::Lasting`](crate::Failure::Lasting) if another process consumes it, or its files
-    /// do not fit together.
+    /// [`Failure::Lasting`] if another process consumes it, or its files do not fit together.
     pub fn open(dir: &Path, settings: Settings) -> Result<Self> {
         fs::create_dir_all(dir)?;
         // Its lock comes first: it ensures that there is one consumer.
@@ -72,7 +72,11 @@ impl Partition {
         };
         let spec = Fingerprint::last(settings.window).fpr(settings.fpr);
         let options = Options::new().durability(durability);
-        let seen = Filter::open_or_create(dir.join(Self::SEEN), spec, options)?;
+        let path = dir.join(Self::SEEN);
+        if !output.is_empty()? && !has_entries(&path)? {
+            return Err(missing(&path));
+        }
+        let seen = Filter::open_or_create(path, spec, options)?;
         let mut partition = Self { seen, output, survives: settings.survives };
         partition.resume()?;
         Ok(partition)
@@ -82,7 +86,7 @@ impl Partition {
     /// `None` if there was none.
     ///
     /// # Errors
-    /// [`Failure::Lasting`](crate::Failure::Lasting) if the output is shorter than it was then.
+    /// [`Failure::Lasting`] if the output is shorter than it was then.
     pub fn resume(&mut self) -> Result<Option<Position>> {
         self.output.cut(self.seen.position(LENGTH)?.unwrap_or(0))?;
         let Some(major) = self.seen.position(MAJOR)? else { return Ok(None) };
@@ -119,4 +123,23 @@ impl Partition {
         batch.commit()?;
         Ok(new)
     }
+}
+
+/// Returns whether something is in a directory.
+fn has_entries(dir: &Path) -> Result<bool> {
+    match fs::read_dir(dir) {
+        Ok(mut entries) => Ok(entries.next().transpose()?.is_some()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The failure of a partition whose filter is missing. The output is written after the filter was
+/// created, so it has lines of a filter that is lost; a new one would cut them all off.
+fn missing(seen: &Path) -> Failure {
+    Failure::lasting(format!(
+        "{}: no filter, but the output has lines; restore the directory of the partition from one \
+         backup, or move the output away to begin anew",
+        seen.display()
+    ))
 }

@@ -40,8 +40,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Work that takes its time on a disk: a line of a file. It may be repeated after a kill, so each
-/// line has the token of its attempt. The file is opened for each line: of a descriptor that all
-/// share, only one would learn that a sync has failed.
+/// line has the token of its attempt. A full disk may leave the beginning of a line, so each has an
+/// end of line before it, too, and a dot at its end: who reads the file passes over other lines.
+/// The file is opened for each line: of a descriptor that all share, only one would learn that a
+/// sync has failed.
 struct Append(PathBuf);
 
 impl Work for Append {
@@ -50,7 +52,7 @@ impl Work for Append {
         id: &str,
         lease: &Lease<'_, Fingerprint>,
     ) -> Result<(), Box<dyn Error + Send + Sync>> {
-        let (path, line) = (self.0.clone(), format!("{id} {}\n", lease.token()));
+        let (path, line) = (self.0.clone(), format!("\n{id} {} .\n", lease.token()));
         spawn_blocking(move || {
             let mut file = File::options().append(true).open(path)?;
             file.write_all(line.as_bytes())?;

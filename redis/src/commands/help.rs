@@ -36,9 +36,12 @@ const LINES: &[&str] = &[
     "EB.LOADCHUNK key n piece -- adds piece n of EB.SCANDUMP, from 0; for administrators",
     "EB.DEBUG DIGEST|POSITION key -- a hash of the state, or the records that were applied",
     "EB.HELP [command] -- these lines, or those of one command",
-    "EB.CREATE key identity -- sent to replicas and to the append-only file, not by users",
-    "EB.SUCCEED key identity -- sent to replicas and to the append-only file, not by users",
-    "EB.APPLY key lsn records -- sent to replicas and to the append-only file, not by users",
+    "EB.CREATE key identity [records] -- sent to replicas and to the append-only file, not by \
+     users",
+    "EB.SUCCEED key identity [records] -- sent to replicas and to the append-only file, not by \
+     users",
+    "EB.APPLY key lsn records [lsn records] -- sent to replicas and to the append-only file, not \
+     by users",
 ];
 
 /// `EB.HELP [command]`.

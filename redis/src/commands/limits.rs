@@ -83,3 +83,19 @@ pub fn records(kind: &dyn Kind, items: usize, weight: u64) -> Outcome {
     );
     Err(Failure::new("TOOLARGE", message))
 }
+
+/// Checks how many records a client may give to a command that applies them.
+///
+/// # Errors
+/// `TOOLARGE`.
+pub fn given_records(call: &Call<'_>, count: usize) -> Outcome {
+    let most = config::max_command_records();
+    if count as u64 <= most || call.is_replayed() {
+        return Ok(());
+    }
+    let message = format!(
+        "the command has {count} records, ebbtide.max-command-records allows {most}: send fewer, \
+         or raise it"
+    );
+    Err(Failure::new("TOOLARGE", message))
+}

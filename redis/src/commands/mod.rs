@@ -1,6 +1,7 @@
 //! The commands, by what they do.
 
 mod alter;
+mod apply;
 mod bloom;
 mod both;
 mod card;
@@ -41,10 +42,10 @@ pub fn register(context: &Context) -> bool {
         && context.command::<inspect::Info>()
         && context.command::<inspect::ScanDump>()
         && context.command::<inspect::Debug>()
-        && context.command::<effects::Create>()
-        && context.command::<effects::Succeed>()
-        && context.command::<effects::Apply>()
-        && context.command::<effects::LoadChunk>()
+        && context.command::<apply::Create>()
+        && context.command::<apply::Succeed>()
+        && context.command::<apply::Apply>()
+        && context.command::<apply::LoadChunk>()
 }
 
 /// Registers the commands `BF.*`; false if another module has one of them.

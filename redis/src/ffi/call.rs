@@ -94,6 +94,14 @@ pub struct Call<'a> {
     arguments: &'a [*mut RedisModuleString],
     key: usize,
     is_open: Cell<bool>,
+    begun: Cell<Option<Begun>>,
+}
+
+/// An effect to which bytes may be added before it is propagated, with its event.
+struct Begun {
+    command: &'static CStr,
+    bytes: Vec<u8>,
+    event: &'static CStr,
 }
 
 /// What the server calls for a command.
@@ -116,8 +124,10 @@ pub(super) unsafe extern "C" fn execute<C: Command>(
         return unsafe { api(raw::RedisModule_WrongArity)(context) };
     }
     let key = C::ABOUT.key as usize;
-    let call = Call { context, arguments, key, is_open: Cell::new(false) };
-    if let Err(Failure { code, message }) = C::run(&call) {
+    let call = Call { context, arguments, key, is_open: Cell::new(false), begun: Cell::new(None) };
+    let outcome = C::run(&call);
+    call.end_effect(&[]);
+    if let Err(Failure { code, message }) = outcome {
         let text = one_line(&format!("{code} {message}"));
         // SAFETY: the context of this call, and a text that ends with NUL.
         unsafe { api(raw::RedisModule_ReplyWithError)(context, text.as_ptr()) };
@@ -267,18 +277,38 @@ impl Call<'_> {
         self.arguments[self.key]
     }
 
-    /// Propagates `command key bytes`.
-    pub fn replicate(&self, command: &CStr, bytes: &[u8]) {
+    /// Begins the effect `command key bytes`, which [`Call::end_effect`] or the end of the call
+    /// propagates: what a call does to a key should be one effect, because the server makes a
+    /// transaction of several, of which a file may end in the middle.
+    pub fn begin_effect(&self, command: &'static CStr, bytes: Vec<u8>, event: &'static CStr) {
+        self.begun.set(Some(Begun { command, bytes, event }));
+    }
+
+    /// Propagates the effect that was begun, with more bytes as a further argument if there are
+    /// any, and publishes its event; false if none was begun.
+    #[inline]
+    pub fn end_effect(&self, more: &[u8]) -> bool {
+        let Some(Begun { command, bytes, event }) = self.begun.take() else { return false };
+        self.replicate(command, &bytes, more);
+        self.changed(event);
+        true
+    }
+
+    /// Propagates `command key bytes more`, without `more` if it is empty.
+    pub fn replicate(&self, command: &CStr, bytes: &[u8], more: &[u8]) {
+        let format = if more.is_empty() { c"sb" } else { c"sbb" };
         // SAFETY: the context and the key of this call; the format names a string of the server,
-        // and a pointer with a length.
+        // and pointers with lengths, of which the last ones are not read if it does not name them.
         unsafe {
             api(raw::RedisModule_Replicate)(
                 self.context,
                 command.as_ptr(),
-                c"sb".as_ptr(),
+                format.as_ptr(),
                 self.own_key(),
                 bytes.as_ptr(),
                 bytes.len(),
+                more.as_ptr(),
+                more.len(),
             );
         }
     }
@@ -296,6 +326,26 @@ impl Call<'_> {
                 number as c_longlong,
                 bytes.as_ptr(),
                 bytes.len(),
+            );
+        }
+    }
+
+    /// Propagates `command key number bytes number bytes`.
+    pub fn replicate_twice_numbered(&self, command: &CStr, two: [(u64, &[u8]); 2]) {
+        let [(first, bytes), (second, more)] = two;
+        // SAFETY: as in `replicate_numbered`, twice.
+        unsafe {
+            api(raw::RedisModule_Replicate)(
+                self.context,
+                command.as_ptr(),
+                c"slblb".as_ptr(),
+                self.own_key(),
+                first as c_longlong,
+                bytes.as_ptr(),
+                bytes.len(),
+                second as c_longlong,
+                more.as_ptr(),
+                more.len(),
             );
         }
     }

@@ -47,8 +47,10 @@ fn commands_with_missing_or_superfluous_words_change_nothing() {
             "EB.LOADCHUNK new 0 x y",
             "EB.DEBUG DIGEST seen recent",
             "EB.DEBUG DIGEST",
-            "EB.CREATE new x y",
+            "EB.CREATE new x y z",
+            "EB.SUCCEED seen x y z",
             "EB.APPLY seen 1",
+            "EB.APPLY seen 1 x 2",
         ] {
             let error = server.error(words);
             assert!(error.contains("wrong number of arguments"), "{words}: {error}");

@@ -27,5 +27,6 @@ mod replicas;
 mod rules;
 mod samples;
 mod server;
+mod torn;
 mod twin;
 mod versions;

@@ -284,6 +284,47 @@ fn effects_of_an_ordinary_client_are_applied_or_change_nothing() {
     assert_eq!(target.info("ebbtide", "ebbtide_diverged"), "0");
 }
 
+#[test]
+fn effects_that_are_together_are_applied_as_far_as_they_are_right() {
+    if !is_there() {
+        return;
+    }
+    let server = Server::start("--appendonly yes --appendfsync always");
+    let () = server.ask("EB.RESERVE seen counting capacity 1000");
+    for item in 0..3 {
+        let () = server.ask(&format!("EB.MADD seen {item} {item}x"));
+    }
+    let effects = effects(&server);
+    let digest = server.digest("seen");
+    let (_, first): (String, Vec<u8>) = server.ask("EB.SCANDUMP seen 0");
+    let identity = &first[find(&first, b"ebbtide identity").expect("the identity")..];
+    let connection = &mut server.connect();
+    let mut send = |name: &str, arguments: &[&[u8]]| {
+        let mut command = redis::cmd(name);
+        command.arg("copy").arg(arguments);
+        let reply = command.query::<String>(connection);
+        reply.map_err(|error| error.code().unwrap_or("ERR").to_owned())
+    };
+    let [(_, one), (second, two), (third, three)] = &effects[..] else { panic!("three effects") };
+    let [second, third] = [second, third].map(|lsn| lsn.to_string().into_bytes());
+    assert_eq!(send("EB.CREATE", &[identity, two]), Err("DIVERGED".to_owned()));
+    assert_eq!(send("EB.CREATE", &[identity, &one[1..]]), Err("PARAMETER".to_owned()));
+    assert_eq!(server.ask::<i64>("EXISTS copy"), 0, "nothing was created");
+    assert_eq!(send("EB.CREATE", &[identity, one]), Ok("OK".to_owned()));
+    // The second part is wrong, then the first one, then none.
+    let wrong = send("EB.APPLY", &[&second, two, &second, three]);
+    assert_eq!(wrong, Err("DIVERGED".to_owned()));
+    let wrong = send("EB.APPLY", &[&second, two, &third, three]);
+    assert_eq!(wrong, Err("DIVERGED".to_owned()), "the first part is there");
+    assert_ne!(server.digest("copy"), digest, "and nothing behind what was wrong");
+    assert_eq!(send("EB.APPLY", &[&third, three]), Ok("OK".to_owned()));
+    assert_eq!(server.digest("copy"), digest);
+    // Its own file has what was applied.
+    let () = server.ask("DEBUG LOADAOF");
+    assert_eq!(server.digest("copy"), digest);
+    assert_eq!(server.info("ebbtide", "ebbtide_diverged"), "0");
+}
+
 /// RedisBloom: `test_cf_loadchunk_replicates_to_replica`; valkey-bloom:
 /// `test_replication_behavior`.
 #[test]

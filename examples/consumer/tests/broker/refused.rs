@@ -69,6 +69,49 @@ fn an_output_that_has_lost_a_commit_is_refused() {
 }
 
 #[test]
+fn an_output_without_its_filter_is_refused_and_stays_as_it_is() {
+    let home = tempfile::tempdir().expect("a directory");
+    let mut partition = Partition::open(home.path(), SMALL).expect("a partition");
+    partition.take(&messages(1, 5)).expect("a commit");
+    drop(partition);
+    let [output, seen] = [Partition::OUTPUT, Partition::SEEN].map(|name| home.path().join(name));
+    let lines = fs::read(&output).expect("an output");
+    fs::rename(&seen, home.path().join("away")).expect("the filter is away");
+    for _ in 0..2 {
+        let refused = Partition::open(home.path(), SMALL).expect_err("a loss").to_string();
+        assert!(refused.contains("no filter, but the output has lines"), "{refused}");
+        fs::create_dir_all(&seen).expect("an empty directory");
+    }
+    assert_eq!(fs::read(&output).expect("an output"), lines);
+    fs::remove_dir(&seen).expect("an empty directory");
+    fs::rename(home.path().join("away"), &seen).expect("the filter is back");
+    let mut partition = Partition::open(home.path(), SMALL).expect("a partition");
+    assert_eq!(partition.take(&messages(5, 2)).expect("a commit"), 1);
+}
+
+#[test]
+fn what_the_first_batch_has_left_before_its_commit_is_cut_off() {
+    let home = tempfile::tempdir().expect("a directory");
+    drop(Partition::open(home.path(), SMALL).expect("a partition"));
+    let output = home.path().join(Partition::OUTPUT);
+    fs::write(&output, "message 1\nmess").expect("an output");
+    let mut partition = Partition::open(home.path(), SMALL).expect("a partition");
+    assert_eq!(partition.take(&messages(1, 1)).expect("a commit"), 1);
+    assert_eq!(fs::read_to_string(&output).expect("an output"), "message 1\n");
+}
+
+#[test]
+fn calls_without_a_stream_are_wrong() {
+    for words in [&["run", "nats://127.0.0.1:1", "dir"][..], &["send", "nats://127.0.0.1:1", "7"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_consumer")).args(words).output();
+        let output = output.expect("the consumer");
+        assert!(!output.status.success(), "{words:?}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("usage: consumer run"), "{words:?}: {said}");
+    }
+}
+
+#[test]
 fn after_a_conflict_the_messages_are_taken_again() {
     let home = tempfile::tempdir().expect("a directory");
     let mut partition = Partition::open(home.path(), SMALL).expect("a partition");
