@@ -12,6 +12,9 @@ use ebbtide::inspect::{Origin, origin_on, snapshots_on};
 use ebbtide::media::Media;
 use std::sync::Arc;
 
+const OVERTAKEN: &str = "fetch into a new directory, and use that; if the other machine is gone, and \
+                         this directory is to continue, ship with `--take-over`";
+
 /// How often the newest snapshot is looked for beside checkpoints and alterations.
 const TRIES: u32 = 10;
 
@@ -95,6 +98,9 @@ pub fn choose(
     if seen.filter.is_none() {
         return anew(store, media, filter, Cause::Created);
     }
+    if !take_over {
+        check_latest(store, media, seen)?;
+    }
     // Of what nobody can fetch nothing was confirmed.
     let Some(run) = seen.whole() else { return anew(store, media, filter, Cause::Started) };
     let newest = seen.numbers.last().map_or(0, |&(number, _)| number);
@@ -136,6 +142,22 @@ pub fn choose(
     let beginning = anew(store, media, filter, cause)?;
     check_snapshot(store, &beginning)?;
     Ok(beginning)
+}
+
+/// Refuses a directory that has put links of this chain if another one has begun since: also where
+/// that has shipped no records yet, it may have taken some, and given greater tokens of claims.
+fn check_latest(store: &Store, media: &Arc<dyn Media>, seen: &Seen) -> Result<()> {
+    let has = |shippers: &[u128]| ship_file::has_any(&**media, shippers);
+    if has(&[seen.shipper])? || !has(&seen.shippers)? {
+        return Ok(());
+    }
+    Err(Error::Refused {
+        url: store.to_string(),
+        expected: "this directory's shipper as the last one that has begun".into(),
+        found: format!("that one of another directory has begun timeline {}", seen.timeline),
+        remedy: OVERTAKEN,
+        is_outdated: true,
+    })
 }
 
 /// Refuses a beginning that continues no log, but would be a fetch's from the creation on.

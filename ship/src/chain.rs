@@ -285,6 +285,8 @@ pub struct Seen {
     pub timeline: u64,
     /// Who put the newest link.
     pub shipper: u128,
+    /// Who put links before, and that one.
+    pub shippers: Vec<u128>,
     /// The run at the end; `None` before the first link.
     pub run: Option<Run>,
     /// The run before it, as long as that at the end has no base.
@@ -333,6 +335,9 @@ impl Seen {
         }
         self.filter = Some(link.filter);
         (self.timeline, self.shipper) = (self.timeline.max(link.timeline), link.shipper);
+        if !self.shippers.contains(&link.shipper) {
+            self.shippers.push(link.shipper);
+        }
         self.numbers.push((number, matches!(link.content, Content::Begin(_))));
         let base = Base::of(&link);
         match link.content {

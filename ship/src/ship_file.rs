@@ -74,8 +74,13 @@ impl Note {
 
 /// Returns whether a shipper is one of this directory.
 pub fn has(media: &dyn Media, shipper: u128) -> Result<bool> {
+    has_any(media, &[shipper])
+}
+
+/// Returns whether one of these shippers is one of this directory.
+pub fn has_any(media: &dyn Media, shippers: &[u128]) -> Result<bool> {
     let note = Note::read(media).map_err(|error| local("read", media, NAME, &error))?;
-    Ok(note.shippers.contains(&shipper))
+    Ok(shippers.iter().any(|shipper| note.shippers.contains(shipper)))
 }
 
 /// Returns whether a shipper is one of this directory, which was not set back to before this link

@@ -89,7 +89,8 @@ impl Standing {
         let Some(text) = text else { return Ok(None) };
         Self::parse(&text).map(Some).ok_or_else(|| {
             let object = dir.as_ref().join(NAME).display().to_string();
-            let found = text.lines().next().unwrap_or_default().to_owned();
+            let start: String = text.lines().next().unwrap_or_default().chars().take(20).collect();
+            let found = format!("{} bytes that begin with `{}`", text.len(), start.escape_debug());
             Error::object(object, "what a shipper writes", found, "remove the file")
         })
     }

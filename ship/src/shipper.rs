@@ -148,6 +148,10 @@ impl Shipper {
                 }
                 put => {
                     shipper.check_fence(put?).await?;
+                    // Another shipper of the directory may have written the file at the same time.
+                    if !ship_file::has(&*shipper.media, id)? {
+                        ship_file::write(&*shipper.media, (id, shipper.tip.number), id)?;
+                    }
                     if is_stray(&store, shipper.tip).await? {
                         (seen, tip) = read_chain(&store).await?;
                         continue;

@@ -3,20 +3,27 @@
 //! It is in builds with the feature `ship`, for filters that were ever shipped from this directory,
 //! and follows the other figures, which are the same in every build.
 
-use crate::failure::{Failure, Result};
+use crate::failure::{self, Failure, Result};
 use crate::formatting;
 use crate::output::{object, table};
 use ebbtide::Stat;
-use ebbtide_ship::Standing;
+use ebbtide_ship::{Error, Standing};
 use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+/// A damaged file, as after a power cut, is no standing: the shipper writes another one.
 fn read(dir: &Path, is_past: bool) -> Result<Option<Standing>> {
     if is_past {
         return Ok(None);
     }
-    Standing::read(dir).map_err(|error| Failure::Error(error.to_string()))
+    match Standing::read(dir) {
+        Err(error @ Error::Object { .. }) => {
+            failure::note(&error.to_string());
+            Ok(None)
+        }
+        read => read.map_err(|error| Failure::Error(error.to_string())),
+    }
 }
 
 /// Returns the figures as an object; `None` if there is no shipper, or the figures are those of

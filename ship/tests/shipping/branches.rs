@@ -76,7 +76,8 @@ async fn a_branch_without_a_snapshot_that_ends_at_the_same_lsn_is_not_continued(
         branch.round().await.expect_err("no snapshot");
         assert!(branch.is_pending());
         follower.look().await.expect("links");
-        let mut shipper = ship(&sound, &disk, false).await;
+        // Its operator knows that the branch is given up.
+        let mut shipper = ship(&sound, &disk, true).await;
         insert_up_to(&filter, 1 << 21, 1100);
         shipper.round().await.expect("a round");
         assert_eq!(shipper.confirmed(), 1100);

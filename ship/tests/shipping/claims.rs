@@ -99,3 +99,33 @@ async fn no_token_is_given_twice_although_a_machine_that_took_over_was_lost_with
         latest = token;
     }
 }
+
+#[tokio::test]
+async fn a_machine_that_wakes_up_is_fenced_also_if_the_one_after_it_has_shipped_nothing_yet() {
+    for has_snapshot in [false, true] {
+        let store = Store::of(Arc::new(InMemory::new()), "orders/7", "memory:///orders/7");
+        let media: Arc<dyn Media> = Arc::new(Memory::new());
+        let spec = AgePartitioned::last(1000);
+        let filter = Filter::create_on(media.clone(), spec, options()).expect("a filter");
+        filter.insert("a key").expect("an insert");
+        if has_snapshot {
+            filter.checkpoint().expect("a checkpoint");
+        }
+        drop(ship(&store, &media, false).await);
+        let begin = async |media: &Arc<dyn Media>, take_over| {
+            let options = ShipOptions { take_over, ..ShipOptions::default() };
+            Shipper::begin(store.clone(), media.clone(), options).await
+        };
+        // The same machine may begin again.
+        begin(&media, false).await.expect("a shipper");
+        let copy: Arc<dyn Media> = Arc::new(Memory::new());
+        assemble(&store, copy.clone()).await.expect("a fetch");
+        let mut next = begin(&copy, false).await.expect("a shipper");
+        let error = begin(&media, false).await.expect_err("another one has begun");
+        assert!(error.is_fenced(), "{has_snapshot}: {error}");
+        next.round().await.expect("nobody has begun after it");
+        begin(&copy, false).await.expect("the newest one");
+        begin(&media, true).await.expect("its operator wants that");
+        assert!(begin(&copy, false).await.expect_err("and knows what follows").is_fenced());
+    }
+}
