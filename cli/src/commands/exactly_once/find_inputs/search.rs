@@ -137,7 +137,7 @@ impl Search<'_> {
                 continue;
             }
             let mut new = Vec::new();
-            for at in self.new_rotated(live) {
+            for at in self.with_content(self.new_rotated(live))? {
                 let file = &self.files.all[at];
                 if file.is_forbidden() {
                     return Err(refusals::forbidden(file));
