@@ -132,6 +132,9 @@ pub enum Command {
     Backup(Backup),
     /// Creates a filter from a backup, in a new directory, or what a filter was at a moment of its
     /// past.
+    ///
+    /// The filter from a backup keeps as much log from then on as the original did (--keep-log). A
+    /// backup that an earlier build has made does not say how much: give the option again.
     Restore(Restore),
     /// Copies a filter to object storage while it changes, until a signal comes, or until another
     /// machine does (exit code 3: fetch before you ship again).

@@ -1,10 +1,12 @@
 //! A consistent copy of a filter while others write.
 //!
 //! Writes a snapshot directly to the destination, and the records from its start to its end as one
-//! segment. Together they are a filter: opening it replays them like any other. Then each file is
+//! segment. Together they are a filter: opening it replays them like any other. It keeps as much
+//! log as the original does (the file `keep`), beginning with its own. Then each file is
 //! copied once more ([`crate::admin::second_copies`]).
 
 use crate::admin::second_copies::Second;
+use crate::archive::keep_setting;
 use crate::engine::Engine;
 use crate::engine::checkpoints::backpressure::PATIENCE;
 use crate::engine::checkpoints::checkpoint::Place;
@@ -15,6 +17,7 @@ use crate::engine::temporary_files::{clear, write_file};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::media::{Access, Media};
+use crate::options::Keep;
 use crate::snapshot::SnapshotHeader;
 use crate::wal::segment::SegmentHeader;
 use crate::wal::{Segment, slot};
@@ -24,6 +27,7 @@ use std::sync::Arc;
 const SNAPSHOT_TEMPORARY: u64 = 0;
 const SEGMENT_TEMPORARY: u64 = 1;
 const META_TEMPORARY: u64 = 2;
+const KEEP_TEMPORARY: u64 = 3;
 
 /// The number of times a copy starts over because checkpoints of other processes have removed log
 /// that it needs.
@@ -89,7 +93,7 @@ fn copy_patiently(engine: &Engine, to: &dyn Media) -> Result<()> {
     let _writing = engine.checkpoints.begin_snapshot(PATIENCE)?;
     for _ in 0..TRIES {
         if copy_filter(engine, to)? {
-            return Ok(());
+            return copy_keep(engine, to);
         }
         clear(to)?;
     }
@@ -98,6 +102,18 @@ fn copy_patiently(engine: &Engine, to: &dyn Media) -> Result<()> {
         "checkpoints removed the log under it; try again, or raise `checkpoint_bytes`",
     );
     Err(Error::io("back up", engine.path())(overtaken))
+}
+
+/// Copies how much log the filter keeps. A file that says so and is damaged is no reason to have no
+/// backup.
+fn copy_keep(engine: &Engine, to: &dyn Media) -> Result<()> {
+    match keep_setting::read(&*engine.shared.media) {
+        Ok(Keep::Nothing) | Err(Error::Damaged { .. }) => Ok(()),
+        keep => {
+            let text = keep_setting::encode(keep?);
+            write_file(to, KEEP_TEMPORARY, &FileName::Keep.to_string(), &text)
+        }
+    }
 }
 
 /// Copies state and log; returns false if log was removed that the copy needs.

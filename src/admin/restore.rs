@@ -3,12 +3,14 @@
 use crate::admin::look::Look;
 use crate::admin::second_copies::{Second, copy_file};
 use crate::admin::verify::is_about_files;
+use crate::archive::keep_setting;
 use crate::engine::lifecycle::open::{read_meta, write_new};
 use crate::engine::temporary_files::write_file;
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::locks::holder_names::locked;
 use crate::media::{Disk, Media};
+use crate::options::Keep;
 use crate::recovery::log_reader::LogReader;
 use crate::recovery::make_durable::make_durable;
 use crate::recovery::{KnownExtent, Listing, rebuild_in_memory};
@@ -18,6 +20,10 @@ use std::path::Path;
 /// after checking that its state can be rebuilt in full. Of a damaged backup that has not been
 /// opened for writing since, its second copy is used: a file that is damaged, missing or unreadable
 /// takes nothing away.
+///
+/// The new filter keeps as much log as the other one
+/// ([`Options::keep_log`](crate::Options::keep_log)), and begins with none. From a backup that an
+/// earlier build has made, which does not say how much, it keeps none.
 ///
 /// # Errors
 /// [`Error::NotAFilter`], [`Error::Locked`], [`Error::Damaged`], [`Error::Exists`], [`Error::Io`].
@@ -70,9 +76,21 @@ pub fn restore_on(from: &dyn Media, to: &dyn Media) -> Result<()> {
         if look.is_over(from, &meta)? {
             return Err(locked(from.path()));
         }
+        let keep = keep_of(from);
+        if keep != Keep::Nothing {
+            let text = keep_setting::encode(keep);
+            write_file(to, 0, &FileName::Keep.to_string(), &text)?;
+        }
         // The names of the copies: a power cut could leave `meta` without one of them.
         to.sync().map_err(Error::io("sync", to.path()))?;
         // Last, because it makes the directory a filter.
         write_file(to, 0, &FileName::Meta.to_string(), &meta.encode())
     })
+}
+
+/// Returns how much log a filter keeps, in a backup also by the second copy of the file that says
+/// so. If neither can be read, that is no reason to have no filter.
+fn keep_of(from: &dyn Media) -> Keep {
+    let found = keep_setting::read_if_there(from).ok().flatten();
+    found.or_else(|| keep_setting::read(&Second(from)).ok()).unwrap_or(Keep::Nothing)
 }

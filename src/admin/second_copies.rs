@@ -4,6 +4,7 @@
 //! in one of them takes nothing away. The second ones have names of their own, under which no
 //! opener looks for a filter's files.
 
+use crate::archive::keep_setting;
 use crate::engine::temporary_files::{clear, write_file};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
@@ -20,8 +21,9 @@ const PREFIX: &str = "second-";
 /// Bytes copied at a time.
 const COPY_BYTES: usize = 1 << 20;
 
-/// The number of the temporary name under which `meta` is written.
+/// The numbers of the temporary names under which `meta` and `keep` are written.
 const META_TEMPORARY: u64 = 0;
+const KEEP_TEMPORARY: u64 = 1;
 
 /// The second copies in a directory, as a directory of their own.
 #[derive(Debug)]
@@ -32,8 +34,8 @@ fn prefixed(name: &str) -> String {
 }
 
 impl Second<'_> {
-    /// Copies the snapshots and the log of a backup, which have their names, then `meta`. On an
-    /// error nothing is left.
+    /// Copies the snapshots and the log of a backup, which have their names, how much log the
+    /// filter keeps, then `meta`. On an error nothing is left.
     pub(crate) fn write(&self, meta: &Meta) -> Result<()> {
         let listing = Listing::read(self.0)?;
         let snapshots = listing.snapshots.iter().map(|&start| FileName::Snapshot { start });
@@ -44,6 +46,10 @@ impl Second<'_> {
                 let name = name.to_string();
                 let path = self.path().join(prefixed(&name));
                 copy_file(self.0, self, &name).map_err(Error::io("write", path))?;
+            }
+            if let Some(keep) = keep_setting::read_if_there(self.0)? {
+                let text = keep_setting::encode(keep);
+                write_file(self, KEEP_TEMPORARY, &FileName::Keep.to_string(), &text)?;
             }
             write_file(self, META_TEMPORARY, &FileName::Meta.to_string(), &meta.encode())
         };
@@ -85,7 +91,7 @@ impl Second<'_> {
             return Ok(None);
         }
         let mut all: Vec<_> = copies.first.iter().chain(&copies.second).copied().collect();
-        all.retain(|&file| file != FileName::Meta);
+        all.retain(|file| !matches!(file, FileName::Meta | FileName::Keep));
         all.sort_unstable();
         all.dedup();
         let is_written_once = match all[..] {
@@ -110,8 +116,8 @@ impl Second<'_> {
     }
 }
 
-/// The files of a backup, in both copies: `meta`, a snapshot and a segment, as far as they are
-/// there.
+/// The files of a backup, in both copies: `meta`, a snapshot, a segment and `keep`, as far as they
+/// are there.
 #[derive(Debug)]
 pub(crate) struct Copies {
     first: Vec<FileName>,
@@ -119,9 +125,9 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    /// Returns whether there are second files besides `meta`.
+    /// Returns whether there are second files of state or log.
     pub(crate) fn has_second(&self) -> bool {
-        self.second.iter().any(|&file| file != FileName::Meta)
+        self.second.iter().any(|file| !matches!(file, FileName::Meta | FileName::Keep))
     }
 
     /// Returns the files of which only the second copy is left.

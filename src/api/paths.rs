@@ -129,7 +129,8 @@ fn check_same<K: Spec>(
 impl<K> Filter<K> {
     /// Copies the filter to a new directory while other operations continue. The copy is an
     /// independent filter and contains all operations that had returned before. It is durable on
-    /// return. Each of its files is there twice, so that
+    /// return. It says how much log is kept ([`Options::keep_log`](crate::Options::keep_log)) and
+    /// has none of that log. Each of its files is there twice, so that
     /// [`inspect::restore`](crate::inspect::restore) loses nothing if one is damaged.
     ///
     /// # Errors

@@ -50,22 +50,31 @@ fn decode(bytes: &[u8]) -> Option<Keep> {
 /// # Errors
 /// [`Error::Damaged`], [`Error::Io`].
 pub fn read(media: &dyn Media) -> Result<Keep> {
+    Ok(read_if_there(media)?.unwrap_or(Keep::Nothing))
+}
+
+/// Reads how much is kept; `None` if the file is not there.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_if_there(media: &dyn Media) -> Result<Option<Keep>> {
     let name = FileName::Keep.to_string();
     let path = media.path().join(&name);
     let file = match media.open(&name, Access::Read) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Keep::Nothing),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(Error::io("open", &path))?,
     };
     let mut text =
         vec![0; file.bytes().map_err(Error::io("measure", &path))?.min(BYTES_MAX) as usize];
     file.read_at(&mut text, 0).map_err(Error::io("read", &path))?;
-    decode(&text).ok_or_else(|| Error::Damaged {
+    let found = decode(&text).ok_or_else(|| Error::Damaged {
         path,
         offset: 0,
         expected: format!("`{TITLE}{}`, how much log is kept, and a checksum", DURABLE.written),
         found: "something else".to_owned(),
         remedy: REMEDY,
-    })
+    });
+    found.map(Some)
 }
 
 /// Reads how much is kept, for whoever removes log: all of it as long as the file cannot be read.

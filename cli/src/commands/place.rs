@@ -106,7 +106,8 @@ impl Named {
             };
         }
         if let Some(copy) = name.strip_prefix("second-") {
-            let is_copy = copy == "meta" || is_numbered(copy, &["wal-", "snap-", "tmp-"]);
+            let is_copy =
+                matches!(copy, "meta" | "keep") || is_numbered(copy, &["wal-", "snap-", "tmp-"]);
             return if is_copy { Self::Beside } else { Self::Foreign };
         }
         if is_numbered(name, &["wal-", "snap-"]) {
@@ -131,7 +132,8 @@ mod tests {
         for name in log.map(|name| format!("kept-1796051708-{name}")) {
             assert_eq!(Named::of(&name), Named::Log, "{name}");
         }
-        let second = ["second-meta", "second-wal-000002-0000000000000001", "second-tmp-0"];
+        let second =
+            ["second-meta", "second-keep", "second-wal-000002-0000000000000001", "second-tmp-0"];
         for name in second.into_iter().chain(["kept-1796051708-meta-0000000000000007"]) {
             assert_eq!(Named::of(name), Named::Beside, "{name}");
         }

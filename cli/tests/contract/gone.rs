@@ -417,6 +417,55 @@ fn an_empty_part_is_found_when_it_is_compressed_a_rotation_later() {
 }
 
 #[test]
+fn a_part_without_lines_that_is_compressed_after_its_log_has_lines_is_passed_over() {
+    for dated in [false, true] {
+        let place = Place::new();
+        place.write("h.log", b"line 0\n");
+        place.run("out", &["h.log"], &[]);
+        let mut expected = "line 0\n".to_owned();
+        let mut last: Option<String> = None;
+        for (day, lines) in [1, 0, 1, 0, 0, 1].into_iter().enumerate() {
+            for line in 0..lines {
+                let line = format!("line {line} of day {day}\n");
+                place.append("h.log", line.as_bytes());
+                expected += &line;
+            }
+            place.run("out", &["h.log"], &[]);
+            // Rotated, and the part before compressed.
+            match (dated, &last) {
+                (_, None) => {}
+                (false, Some(_)) => {
+                    shift(&place, ".gz");
+                    gzip(&place, "h.log.1", "h.log.2.gz");
+                }
+                (true, Some(last)) => gzip(&place, last, &format!("{last}.gz")),
+            }
+            let part = if dated { format!("h.log-2026112{day}") } else { "h.log.1".to_owned() };
+            rename(&place, "h.log", &part);
+            last = Some(part);
+            place.write("h.log", b"");
+            place.run("out", &["h.log"], &[]);
+        }
+        assert_eq!(output(&place), expected, "dated: {dated}");
+    }
+}
+
+#[test]
+fn a_compressed_part_that_is_being_written_is_none_without_lines() {
+    let place = Place::new();
+    place.write("h.log", b"one\n");
+    place.run("out", &["h.log"], &[]);
+    place.write("h.log.2", b"two\n");
+    gzip(&place, "h.log.2", "h.log.2.gz");
+    let whole = place.read("h.log.2.gz");
+    for bytes in [10, 12, whole.len()] {
+        place.write("h.log.2.gz", &whole[..bytes]);
+        let sentence = place.refuse("out", &["h.log"]);
+        assert!(sentence.contains("no run has read"), "{bytes}: {sentence}");
+    }
+}
+
+#[test]
 fn parts_of_a_quiet_log_may_go_when_enough_rotations_have_passed() {
     let place = Place::new();
     place.write("h.log", b"one\n");

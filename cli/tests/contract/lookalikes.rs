@@ -497,6 +497,28 @@ fn numbers_that_grow_with_the_time_are_named_in_the_order_of_the_times() {
 }
 
 #[test]
+fn a_part_with_the_number_zero_is_named_before_its_log() {
+    let parts = ["h.log.2", "h.log.1", "h.log.0"];
+    assert_eq!(order(&Place::new(), &parts), "h.log.2 h.log.1 h.log.0 h.log");
+    assert_eq!(order(&Place::new(), &parts[2..]), "h.log.0 h.log");
+}
+
+#[test]
+fn a_part_with_a_date_that_was_written_when_its_log_was_is_named_before_it() {
+    let place = Place::new();
+    let now = SystemTime::now();
+    let names = ["h.log-20261124", "h.log-20261125", "h.log"];
+    for (name, age) in names.into_iter().zip([9, 0, 0]) {
+        place.write(name, format!("of {name}\n").as_bytes());
+        let file = File::options().write(true).open(place.path(name)).expect("it is there");
+        file.set_modified(now - Duration::from_secs(100 + age)).expect("a time");
+    }
+    let sentence = place.refuse("out", &["h.log"]);
+    let order = names.map(|name| place.path(name)).join(" ");
+    assert!(sentence.contains(&format!("in this order: {order}, or")), "{sentence}");
+}
+
+#[test]
 fn a_rotation_that_begins_with_a_larger_number_is_followed_once_that_is_accepted() {
     let place = Place::new();
     place.write("h.log", b"one\n");

@@ -5,6 +5,7 @@
 mod altered;
 mod answers;
 mod asking;
+mod begun_alike;
 mod beside;
 mod claims;
 mod compressed;

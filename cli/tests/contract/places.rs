@@ -83,6 +83,42 @@ fn a_filter_that_has_kept_log_and_lost_its_meta_is_none_of_other_files() {
 }
 
 #[test]
+fn a_filter_restored_from_a_backup_keeps_as_much_log_as_the_original() {
+    let place = Place::new();
+    let [dir, copy] = ["seen", "copy"].map(|name| place.at(name));
+    let keeps = |dir: &str| ok(&["stat", dir], b"").text().contains("\nkept log ");
+    ok(&["create", &dir, "--last", "100", "--keep-log", "24h"], b"");
+    ok(&["insert", &dir, "--key", "a"], b"");
+    ok(&["backup", &dir, &copy], b"");
+    assert!(keeps(&dir));
+    ok(&["verify", &copy], b"");
+    // Any of its files may be damaged or missing, also the small one.
+    let whole = fs::read(format!("{copy}/keep")).expect("it is there");
+    for (round, keep) in [Some(&*whole), Some(b"ebbtide keep 6\nlog"), None].into_iter().enumerate()
+    {
+        let restored = place.at(&format!("restored-{round}"));
+        match keep {
+            Some(bytes) => fs::write(format!("{copy}/keep"), bytes).expect("space"),
+            None => fs::remove_file(format!("{copy}/keep")).expect("removed"),
+        }
+        let verified = run(&["verify", &copy], b"");
+        assert_eq!(verified.code == Some(0), round == 0, "{verified:?}");
+        ok(&["restore", &copy, &restored], b"");
+        assert!(keeps(&restored), "{round}");
+    }
+    // Without both, as in the backup of an earlier build, none is kept.
+    fs::remove_file(format!("{copy}/second-keep")).expect("removed");
+    ok(&["verify", &copy], b"");
+    let restored = place.at("restored-from-an-earlier-one");
+    ok(&["restore", &copy, &restored], b"");
+    assert!(!keeps(&restored));
+    // What a filter was at a moment is only looked at, until an option says otherwise.
+    let past = place.at("past");
+    ok(&["restore", "--at", "lsn:2", &dir, &past], b"");
+    assert!(!keeps(&past));
+}
+
+#[test]
 fn an_empty_directory_a_fresh_file_system_and_a_filter_are_accepted() {
     let place = Place::new();
     let (empty, fresh) = (place.at("empty"), place.at("fresh"));

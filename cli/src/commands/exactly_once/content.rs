@@ -52,6 +52,18 @@ impl Content<'_> {
         Ok(trail)
     }
 
+    /// Returns whether a file is compressed, whole, and holds nothing.
+    pub fn is_packed_nothing(&self, file: &File) -> io::Result<bool> {
+        if !self.is_packed(file)? {
+            return Ok(false);
+        }
+        match self.up_to(file, 1) {
+            Ok(trail) => Ok(trail.offset() == 0),
+            Err(error) if self.stop.signal().is_some() => Err(error),
+            Err(_) => Ok(false),
+        }
+    }
+
     /// Reads on to this offset, to the end, or to where the content cannot be decompressed further.
     fn decode(&self, trail: &mut Trail, source: &mut dyn Read, offset: u64) -> io::Result<()> {
         match trail.read_to(source, offset) {

@@ -201,12 +201,14 @@ pub fn unknown_format(file: &Found) -> Failure {
 
 /// Sorts files by age, the oldest first: by the numbers of one log's rotation, if all have one, or
 /// by when they were written. The oldest has the largest number, unless the times say throughout
-/// that it has the smallest one: there are rotations of that kind.
+/// that it has the smallest one: there are rotations of that kind. Of one time, the parts come
+/// before the log.
 pub fn sort(files: &mut [&Found]) {
     let numbers = |live: &Found| -> Option<Vec<(Id, u64)>> {
         let number = |file: &&Found| match rotation_names::number(&file.name, &live.name) {
             None if file.id != live.id => None,
-            number => Some((file.id, number.unwrap_or(0))),
+            // The log itself is newer than its first part, whose number may be 0.
+            number => Some((file.id, number.map_or(0, |number| number + 1))),
         };
         files.iter().map(number).collect()
     };
@@ -227,7 +229,17 @@ pub fn sort(files: &mut [&Found]) {
                 files.copy_from_slice(&ascending);
             }
         }
-        None => files.sort_by_key(|file| file.written),
+        None => {
+            // The copy of a log and its truncation may have one time.
+            let names: Vec<Vec<u8>> = files.iter().map(|file| file.name.clone()).collect();
+            let is_log =
+                |name: &[u8]| !names.iter().any(|live| rotation_names::is_only_rotated(name, live));
+            files.sort_by(|one, other| {
+                let [one, other] =
+                    [one, other].map(|file| (file.written, is_log(&file.name), &file.name));
+                one.cmp(&other)
+            });
+        }
     }
 }
 

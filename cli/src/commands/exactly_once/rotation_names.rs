@@ -141,12 +141,14 @@ pub fn is_made_from(
             }
             let live = [&base[..start], rest].concat();
             let is_short = text.len() <= DATE_DIGITS && text[1..].iter().all(u8::is_ascii_digit);
+            let number = |sum: u64, digit: &u8| 10 * sum + u64::from(digit.wrapping_sub(b'0'));
+            // A rotation makes no number smaller.
+            let most = || text[1..].iter().fold(0, number).min(MOST_PARTS);
             let part = |number: u64| {
                 let number = number.to_string();
                 [&base[..start], &text[..1], number.as_bytes(), rest].concat()
             };
-            is_it(&live)
-                || is_short && is_live(&live) && (0..=MOST_PARTS).any(|at| is_it(&part(at)))
+            is_it(&live) || is_short && is_live(&live) && (0..=most()).any(|at| is_it(&part(at)))
         })
     })
 }
@@ -282,6 +284,7 @@ mod tests {
         }
         assert!(made("h.log.2.gz", "h.log.1", "h.log") && made("h.2.log", "h.1.log", "h.log"));
         assert!(made("h.log.2.gz", "h.log.2", "") && made("h.log.2", "h.log.1.gz", "h.log"));
+        assert!(!made("h.log.1", "h.log.2", "h.log") && made("h.log.2.gz", "h.log.2", "h.log"));
         for (name, of) in [("h.log", "h.log"), ("h.log.2", "h.log.1"), ("h-2.csv", "h-1.csv")] {
             assert!(!made(name, of, ""), "{name}");
         }

@@ -9,12 +9,13 @@ use crate::failure::{Failure, Result};
 use crate::trail::Trail;
 use std::fs::File;
 
-/// The bytes that a file must have in common with an input that was read to its end, unless its
-/// name or its age says more: many files begin with the same lines.
+/// The bytes that a file of its name must have in common with an input that was read to its end,
+/// unless its age says more, or it is compressed or a part of a rotation.
 const TELLING_BYTES: u64 = 64;
 
-/// The bytes and lines that it must have in common with an input that may have grown since, or that
-/// was left out: more than headers and banners have, because what is bound wrongly is lost.
+/// The bytes and lines that it must have in common with an input that may have grown since, that
+/// was left out, or that had another name: more than headers and banners have, because what is
+/// bound wrongly is lost.
 const CERTAIN_BYTES: u64 = 4096;
 const CERTAIN_LINES: u64 = 16;
 
@@ -136,7 +137,7 @@ impl Search<'_> {
                 continue;
             }
             let mut new = Vec::new();
-            for at in self.new_rotated(live) {
+            for at in self.with_content(self.new_rotated(live))? {
                 let file = &self.files.all[at];
                 if file.is_forbidden() {
                     return Err(refusals::forbidden(file));
@@ -340,10 +341,23 @@ impl Search<'_> {
             }
         }
         let was_read_to_end = entry.is_complete && !entry.is_left_out;
-        if was_read_to_end {
+        if was_read_to_end && has_name && !self.has_moved_on(file) {
             return Ok(packed.is_some() || entry.offset >= TELLING_BYTES || self.is_part(file));
         }
-        Ok(entry.offset >= CERTAIN_BYTES && entry.lines > CERTAIN_LINES)
+        // Nothing is missing without one that was read to its end, and a new log or export may
+        // begin with all of its lines. These must be read.
+        let may_be_new = was_read_to_end && file.written > self.inputs.seen;
+        Ok(!may_be_new && entry.offset >= CERTAIN_BYTES && entry.lines > CERTAIN_LINES)
+    }
+
+    /// Returns whether a part has its number since a rotation that came after the last run: then it
+    /// is not what had that number in front of it.
+    fn has_moved_on(&self, file: &Found) -> bool {
+        let is_of = |live: &Found| {
+            let has_number = rotation_names::number(&file.name, &live.name).is_some();
+            has_number && self.is_placed(file, live) && !self.shifted(live).is_empty()
+        };
+        self.files.all.iter().any(is_of)
     }
 
     /// Returns whether a compressed file that begins like one that was left out is that one: it has

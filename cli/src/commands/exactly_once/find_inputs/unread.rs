@@ -146,7 +146,7 @@ impl Search<'_> {
             if !live.is_given() || name_hash(&live.name) != entry.name {
                 continue;
             }
-            for at in self.new_rotated(live) {
+            for at in self.with_content(self.new_rotated(live))? {
                 let is_copied = self.is_copied(at, live_at) && !all[at].is_forbidden();
                 let end = if is_copied { self.beginning_of_log(at)? } else { None };
                 if end.is_none_or(|end| end.offset() == 0) {
@@ -239,6 +239,33 @@ impl Search<'_> {
         shifted.collect()
     }
 
+    /// Returns whether a file is the compressed form of one without lines.
+    fn holds_nothing(&self, at: usize) -> Result<bool> {
+        let file = &self.files.all[at];
+        if file.is_forbidden() {
+            return Ok(false);
+        }
+        let is_it = self.wanted.content.is_packed_nothing(&file.open()?);
+        is_it.map_err(|error| Failure::reading(&file.path, &error))
+    }
+
+    /// Returns these files without those that hold nothing, if others hold something.
+    pub(super) fn with_content(&self, mut files: Vec<usize>) -> Result<Vec<usize>> {
+        if files.len() < 2 {
+            return Ok(files);
+        }
+        let mut empty = Vec::new();
+        for &at in &files {
+            if self.holds_nothing(at)? {
+                empty.push(at);
+            }
+        }
+        if empty.len() < files.len() {
+            files.retain(|at| !empty.contains(at));
+        }
+        Ok(files)
+    }
+
     /// Refuses to pass over a file that is not given and may contain lines that were not read.
     pub(super) fn refuse_unread(&self) -> Result<()> {
         let all = 0..self.files.all.len();
@@ -248,8 +275,12 @@ impl Search<'_> {
             let is_left_out = self.wanted.left_out.contains(&self.files.all[at].id);
             !is_left_out && !self.is_copy(at)
         };
-        let passed = unread.into_iter().filter(is_passed).map(|at| &self.files.all[at]);
-        let passed: Vec<&Found> = passed.collect();
+        let mut passed = Vec::new();
+        for at in unread.into_iter().filter(is_passed) {
+            if !self.holds_nothing(at)? {
+                passed.push(&self.files.all[at]);
+            }
+        }
         if passed.is_empty() {
             return Ok(());
         }
