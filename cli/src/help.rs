@@ -156,6 +156,31 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "ebbtide explain seen --file ids.txt --json",
         ],
     ),
+    #[cfg(feature = "ship")]
+    (
+        "ship",
+        &[
+            "ebbtide ship seen s3://bucket/seen",
+            "ebbtide ship seen s3://bucket/seen --once",
+            "ebbtide ship verify s3://bucket/seen --against seen",
+        ],
+    ),
+    #[cfg(feature = "ship")]
+    (
+        "fetch",
+        &[
+            "ebbtide fetch s3://bucket/seen seen",
+            "ebbtide fetch s3://bucket/seen before --at 2026-11-24T10:00:00Z",
+            "ebbtide fetch --if-empty s3://bucket/seen /var/lib/app/seen",
+        ],
+    ),
+    #[cfg(feature = "ship")]
+    (
+        "follow",
+        &["ebbtide follow s3://bucket/seen --max-lag 30s", "ebbtide follow s3://b/seen copy"],
+    ),
+    #[cfg(feature = "ship")]
+    ("promote", &["ebbtide promote s3://bucket/seen seen", "ebbtide promote copy"]),
     ("demo", &["ebbtide demo", "ebbtide demo --fast"]),
     (
         "completions",

@@ -12,8 +12,8 @@ use ebbtide::inspect::{Origin, origin_on, snapshots_on};
 use ebbtide::media::Media;
 use std::sync::Arc;
 
-const OVERTAKEN: &str = "fetch into a new directory, and use that; if the other machine is gone, and \
-                         this directory is to continue, ship with `--take-over`";
+const OVERTAKEN: &str = "fetch into a new directory, and use that; to go on here, and discard what only \
+                         the store has, ship with `--take-over`";
 
 /// How often the newest snapshot is looked for beside checkpoints and alterations.
 const TRIES: u32 = 10;
