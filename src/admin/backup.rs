@@ -104,13 +104,13 @@ fn copy_patiently(engine: &Engine, to: &dyn Media) -> Result<()> {
     Err(Error::io("back up", engine.path())(overtaken))
 }
 
-/// Copies how much log the filter keeps. A file that says so and is damaged is no reason to have no
-/// backup.
+/// Copies how much log the filter keeps. That the file which says so cannot be read is no reason to
+/// have no backup.
 fn copy_keep(engine: &Engine, to: &dyn Media) -> Result<()> {
     match keep_setting::read(&*engine.shared.media) {
-        Ok(Keep::Nothing) | Err(Error::Damaged { .. }) => Ok(()),
-        keep => {
-            let text = keep_setting::encode(keep?);
+        Ok(Keep::Nothing) | Err(_) => Ok(()),
+        Ok(keep) => {
+            let text = keep_setting::encode(keep);
             write_file(to, KEEP_TEMPORARY, &FileName::Keep.to_string(), &text)
         }
     }
