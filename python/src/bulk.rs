@@ -5,7 +5,7 @@
 //! worked on; bytes that may change meanwhile are copied.
 
 use crate::answers::byte;
-use crate::keys::bytes_of;
+use crate::keys::{bytes_of, unchanging};
 use crate::settings::Settings;
 use crate::slot::Slot;
 use ebbtide::Filter;
@@ -177,7 +177,10 @@ impl<'py> Keys<'py> {
             Self::Objects(iterator) => {
                 let mut iterator = iterator.clone();
                 loop {
-                    let objects = iterator.by_ref().take(SLICE).collect::<PyResult<Vec<_>>>()?;
+                    // As they come: the next one may be in the same memory.
+                    let taken = iterator.by_ref().take(SLICE);
+                    let objects =
+                        taken.map(|key| unchanging(key?)).collect::<PyResult<Vec<_>>>()?;
                     let keys = objects.iter().map(bytes_of).collect::<PyResult<Vec<_>>>()?;
                     if keys.is_empty() {
                         return Ok(());

@@ -8,7 +8,7 @@ use crate::keys::bytes_of;
 use crate::questions;
 use crate::settings::{Argument, Asked, Settings, number};
 use crate::slot::{Slot, no_copy, warn_unclosed};
-use ebbtide::{Any, Checked, Filter, Options, Penalty};
+use ebbtide::{Any, Checked, Filter, Options};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
@@ -396,18 +396,19 @@ impl PyFilter {
     /// Returns the probability that a key is in the window, given the filter's evidence and a
     /// prior: the probability, from 0 to 1, that an insert is of this key.
     ///
-    /// 0 for "no"; docs/posteriors.md says when it is worth more than ``contains``. Raises
-    /// Unsupported if the kind has no posteriors.
-    #[pyo3(signature = (key, prior, /, *, time=None))]
+    /// 0 for "no"; docs/posteriors.md says when it is worth more than ``contains``. ``rate``: the
+    /// inserts a second, of all keys, for a window in time. Raises Unsupported if the kind has none.
+    #[pyo3(signature = (key, prior, /, *, rate=None, time=None))]
     fn posterior(
         &self,
         py: Python<'_>,
         key: &Bound<'_, PyAny>,
         prior: &Bound<'_, PyAny>,
+        rate: Argument<'_, '_>,
         time: Argument<'_, '_>,
     ) -> PyResult<f64> {
         let (key, asked) = (bytes_of(key)?, Asked::new(time)?);
-        let prior = number("prior", prior)?;
+        let prior = questions::prior(prior, rate)?;
         self.slot.quick(
             py,
             |handle| asked.quick(handle.call()).posterior(&key, &prior),
@@ -417,7 +418,8 @@ impl PyFilter {
 
     /// Returns the answer to ``contains`` with the least expected cost, given a prior as for
     /// ``posterior`` and the costs of both mistakes.
-    #[pyo3(signature = (key, prior, /, *, false_positive, false_negative, time=None))]
+    #[pyo3(signature = (key, prior, /, *, false_positive, false_negative, rate=None, time=None))]
+    #[expect(clippy::too_many_arguments, reason = "those of Python, most by name")]
     fn decide(
         &self,
         py: Python<'_>,
@@ -425,14 +427,12 @@ impl PyFilter {
         prior: &Bound<'_, PyAny>,
         false_positive: &Bound<'_, PyAny>,
         false_negative: &Bound<'_, PyAny>,
+        rate: Argument<'_, '_>,
         time: Argument<'_, '_>,
     ) -> PyResult<bool> {
         let (key, asked) = (bytes_of(key)?, Asked::new(time)?);
-        let prior = number("prior", prior)?;
-        let penalty = Penalty {
-            false_positive: number("false_positive", false_positive)?,
-            false_negative: number("false_negative", false_negative)?,
-        };
+        let prior = questions::prior(prior, rate)?;
+        let penalty = questions::penalty(false_positive, false_negative)?;
         self.slot.quick(
             py,
             |handle| asked.quick(handle.call()).contains_with(&key, &prior, penalty),

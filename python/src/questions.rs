@@ -2,11 +2,30 @@
 
 use crate::answers;
 use crate::keys::bytes_of;
-use crate::settings::{Argument, Asked};
+use crate::settings::{Argument, Asked, number};
 use crate::slot::{Opens, Slot};
 use crate::times;
-use ebbtide::{Call, Within};
+use ebbtide::inference::{Distinct, Stream};
+use ebbtide::{Call, Penalty, Within};
 use pyo3::prelude::*;
+
+/// Returns the prior of a key in a stream of which no key repeats, with the rate of its inserts.
+pub fn prior(prior: &Bound<'_, PyAny>, rate: Argument<'_, '_>) -> PyResult<Stream> {
+    let stream = Stream::new(number("prior", prior)?, Distinct::ALL);
+    Ok(match rate {
+        Some(rate) => stream.rate(number("rate", rate)?),
+        None => stream,
+    })
+}
+
+/// Returns the costs of both mistakes.
+pub fn penalty(
+    false_positive: &Bound<'_, PyAny>,
+    false_negative: &Bound<'_, PyAny>,
+) -> PyResult<Penalty> {
+    let false_positive = number("false_positive", false_positive)?;
+    Ok(Penalty { false_positive, false_negative: number("false_negative", false_negative)? })
+}
 
 /// Returns how long ago a key was seen, at least.
 pub fn age<'py, H: Opens>(

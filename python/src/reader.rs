@@ -6,10 +6,10 @@ use crate::bulk::Keys;
 use crate::errors::raised;
 use crate::keys::bytes_of;
 use crate::questions;
-use crate::settings::{Argument, Asked, number};
+use crate::settings::{Argument, Asked};
 use crate::slot::{Opens, Slot, no_copy};
 use crate::times;
-use ebbtide::{Any, Options, Penalty, Reader};
+use ebbtide::{Any, Options, Reader};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
@@ -172,18 +172,19 @@ impl PyReader {
     /// Returns the probability that a key is in the window, given the filter's evidence and a
     /// prior: the probability, from 0 to 1, that an insert is of this key.
     ///
-    /// 0 for "no"; docs/posteriors.md says when it is worth more than ``contains``. Raises
-    /// Unsupported if the kind has no posteriors.
-    #[pyo3(signature = (key, prior, /, *, time=None))]
+    /// 0 for "no"; docs/posteriors.md says when it is worth more than ``contains``. ``rate``: the
+    /// inserts a second, of all keys, for a window in time. Raises Unsupported if the kind has none.
+    #[pyo3(signature = (key, prior, /, *, rate=None, time=None))]
     fn posterior(
         &self,
         py: Python<'_>,
         key: &Bound<'_, PyAny>,
         prior: &Bound<'_, PyAny>,
+        rate: Argument<'_, '_>,
         time: Argument<'_, '_>,
     ) -> PyResult<f64> {
         let (key, asked) = (bytes_of(key)?, Asked::new(time)?);
-        let prior = number("prior", prior)?;
+        let prior = questions::prior(prior, rate)?;
         self.slot.quick(
             py,
             |handle| asked.quick(handle.call()).posterior(&key, &prior),
@@ -193,7 +194,8 @@ impl PyReader {
 
     /// Returns the answer to ``contains`` with the least expected cost, given a prior as for
     /// ``posterior`` and the costs of both mistakes.
-    #[pyo3(signature = (key, prior, /, *, false_positive, false_negative, time=None))]
+    #[pyo3(signature = (key, prior, /, *, false_positive, false_negative, rate=None, time=None))]
+    #[expect(clippy::too_many_arguments, reason = "those of Python, most by name")]
     fn decide(
         &self,
         py: Python<'_>,
@@ -201,14 +203,12 @@ impl PyReader {
         prior: &Bound<'_, PyAny>,
         false_positive: &Bound<'_, PyAny>,
         false_negative: &Bound<'_, PyAny>,
+        rate: Argument<'_, '_>,
         time: Argument<'_, '_>,
     ) -> PyResult<bool> {
         let (key, asked) = (bytes_of(key)?, Asked::new(time)?);
-        let prior = number("prior", prior)?;
-        let penalty = Penalty {
-            false_positive: number("false_positive", false_positive)?,
-            false_negative: number("false_negative", false_negative)?,
-        };
+        let prior = questions::prior(prior, rate)?;
+        let penalty = questions::penalty(false_positive, false_negative)?;
         self.slot.quick(
             py,
             |handle| asked.quick(handle.call()).contains_with(&key, &prior, penalty),

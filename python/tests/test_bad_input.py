@@ -382,6 +382,16 @@ def test_keys_that_change_while_they_are_used_are_taken_as_they_were(seen: ebbti
         yield changing
 
     assert seen.insert_all(keys()) == 2
+    assert b"before" in seen and b"after!" in seen
+    buffer = bytearray(8)
+
+    def into_one_buffer() -> Iterator[memoryview]:
+        for number in range(1000):
+            buffer[:] = number.to_bytes(8, "little")
+            yield memoryview(buffer)
+
+    assert list(seen.check_and_insert_all(into_one_buffer())) == [1] * 1000
+    assert seen.contains_all([number.to_bytes(8, "little") for number in range(1000)]) == b"\1" * 1000
     view = memoryview(bytearray(b"view"))
     seen.insert(view)
     view.release()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from typing import Any
 
@@ -77,6 +79,30 @@ def test_a_cancelled_task_releases_its_key(seen: ebbtide.Filter) -> None:
         assert seen.claim("a", lease=LONG)
 
     asyncio.run(work())
+
+
+def test_a_task_that_is_cancelled_while_its_confirmation_waits_has_confirmed(path: str) -> None:
+    async def hold(seen: ebbtide.Filter, free: threading.Event, worked: asyncio.Event) -> None:
+        async with seen.claim("a", lease=LONG) as claim:
+            assert claim
+            asyncio.get_running_loop().run_in_executor(None, free.wait, SOON)
+            worked.set()
+
+    async def work(seen: ebbtide.Filter) -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        free, worked = threading.Event(), asyncio.Event()
+        task = asyncio.ensure_future(hold(seen, free, worked))
+        await worked.wait()
+        # It waits for the only thread.
+        assert task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        free.set()
+        await asyncio.to_thread(int)
+        assert "a" in seen and seen.claims() == []
+
+    with ebbtide.open(path, ebbtide.Bloom(1000), durability="always") as seen:
+        asyncio.run(work(seen))
 
 
 def test_of_many_tasks_one_works_on_a_key(path: str) -> None:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import TypeVar
 
 from ._ebbtide import Claim, Filter, Reader
 
 _Handle = TypeVar("_Handle", Filter, Reader)
+
+
+async def _in_thread(work: Callable[[], object]) -> None:
+    """Does work in a thread, to its end, also if the task is cancelled meanwhile.
+
+    It is a future, not a task: ``asyncio.run`` cancels tasks, and waits for the threads.
+    """
+    from asyncio import get_running_loop, shield
+
+    await shield(get_running_loop().run_in_executor(None, work))
 
 
 async def _enter(self: _Handle, /) -> _Handle:
@@ -22,9 +34,7 @@ async def _leave(
     /,
 ) -> None:
     """Closes in a thread, because that waits for the disk."""
-    from asyncio import to_thread
-
-    await to_thread(self.close)
+    await _in_thread(self.close)
 
 
 async def _enter_claim(self: Claim, /) -> Claim:
@@ -45,9 +55,7 @@ async def _leave_claim(
 ) -> None:
     """Confirms or releases, in a thread if that has to wait."""
     if not self._leave_at_once(kind is not None):
-        from asyncio import to_thread
-
-        await to_thread(self.__exit__, kind, error, traceback)
+        await _in_thread(partial(self.__exit__, kind, error, traceback))
 
 
 for _owner in (Filter, Reader):

@@ -263,7 +263,9 @@ class Filter:
     def distinct_within(
         self, within: Duration, /, *, time: Time | None = None
     ) -> Cardinality: ...
-    def posterior(self, key: Key, prior: float, /, *, time: Time | None = None) -> float: ...
+    def posterior(
+        self, key: Key, prior: float, /, *, rate: float | None = None, time: Time | None = None
+    ) -> float: ...
     def decide(
         self,
         key: Key,
@@ -272,6 +274,7 @@ class Filter:
         *,
         false_positive: float,
         false_negative: float,
+        rate: float | None = None,
         time: Time | None = None,
     ) -> bool: ...
     def estimate(self, key: Key, /, *, time: Time | None = None) -> Estimate: ...
@@ -357,7 +360,9 @@ class Reader:
     def distinct_within(
         self, within: Duration, /, *, time: Time | None = None
     ) -> Cardinality: ...
-    def posterior(self, key: Key, prior: float, /, *, time: Time | None = None) -> float: ...
+    def posterior(
+        self, key: Key, prior: float, /, *, rate: float | None = None, time: Time | None = None
+    ) -> float: ...
     def decide(
         self,
         key: Key,
@@ -366,6 +371,7 @@ class Reader:
         *,
         false_positive: float,
         false_negative: float,
+        rate: float | None = None,
         time: Time | None = None,
     ) -> bool: ...
     def estimate(self, key: Key, /, *, time: Time | None = None) -> Estimate: ...
