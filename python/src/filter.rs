@@ -397,7 +397,7 @@ impl PyFilter {
     /// prior: the probability, from 0 to 1, that an insert is of this key.
     ///
     /// 0 for "no"; docs/posteriors.md says when it is worth more than ``contains``. ``rate``: the
-    /// inserts a second, of all keys, for a window in time. Raises Unsupported if the kind has none.
+    /// inserts a second, of all keys, for a window in time. Raises Unsupported if it has none.
     #[pyo3(signature = (key, prior, /, *, rate=None, time=None))]
     fn posterior(
         &self,

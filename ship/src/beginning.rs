@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::link::{Begin, Cause};
 use crate::log::open_log;
 use crate::ship_file;
+use crate::shipped_file::Standing;
 use crate::store::Store;
 use ebbtide::history::History;
 use ebbtide::inspect::{Origin, origin_on, snapshots_on};
@@ -96,6 +97,7 @@ pub fn choose(
     let origin = origin_on(&**media)?;
     check_filter(store, seen.filter.unwrap_or(filter), &origin)?;
     if seen.filter.is_none() {
+        check_new(store, media)?;
         return anew(store, media, filter, Cause::Created);
     }
     if !take_over {
@@ -142,6 +144,25 @@ pub fn choose(
     let beginning = anew(store, media, filter, cause)?;
     check_snapshot(store, &beginning)?;
     Ok(beginning)
+}
+
+/// Refuses a directory without a chain as the place of a filter that was shipped there: it is away,
+/// as before a mount, and a chain that begins now would be in its way.
+fn check_new(store: &Store, media: &Arc<dyn Media>) -> Result<()> {
+    // One that cannot be read says nothing.
+    let noted = Standing::read(media.path()).ok().flatten();
+    let was_shipped = |noted: Standing| noted.url == store.to_string() && noted.confirmed > 0;
+    if !store.is_directory() || !noted.is_some_and(was_shipped) {
+        return Ok(());
+    }
+    Err(Error::Refused {
+        url: store.to_string(),
+        expected: "the chain that this directory has shipped".into(),
+        found: "none".into(),
+        remedy: "mount what has it; if it is gone for good, remove the file `shipped` from the \
+                 filter's directory",
+        is_outdated: false,
+    })
 }
 
 /// Refuses a directory that has put links of this chain if another one has begun since: also where

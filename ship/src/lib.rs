@@ -10,7 +10,8 @@
 //! writer, `verify` proves it. In a directory, `ship_file` and `shipped_file` are the files of a
 //! shipper, and `follow_file` that of a follower.
 //!
-//! What they use: `store` has the objects of a filter by name, `client` connects to it, `explain`
+//! What they use: `store` has the objects of a filter by name (`store_directory` where they are
+//! files), `client` connects to it, `explain`
 //! and `error` say what went wrong there; `download` fetches a snapshot in parts, `log` reads the
 //! filter's log, `files` are those of this machine, `moment` and `pace` are about time.
 
@@ -43,6 +44,7 @@ mod shipper;
 mod snapshot;
 mod status;
 mod store;
+mod store_directory;
 mod totals;
 mod upload_task;
 mod verify;

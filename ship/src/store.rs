@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::explain::{explain, is_of_bucket};
 use crate::files::{create_private, io};
 use crate::follow_file::copied_from;
+use crate::store_directory::StoreDirectory;
 use bytes::Bytes;
 use futures::stream::FuturesUnordered;
 use futures::{Stream, StreamExt, TryStreamExt};
@@ -55,7 +56,7 @@ pub struct Store {
     /// What it is a follower's copy of.
     copied: Option<String>,
     /// Its directory, if it is one.
-    dir: Option<PathBuf>,
+    dir: Option<StoreDirectory>,
     /// The bytes of uploads that are on their way at the same time, at most.
     uploading: Arc<AtomicU64>,
     /// Of what its client was made.
@@ -168,8 +169,12 @@ impl Place {
     }
 }
 
-/// Returns whether this begins like a URL, but for the second slash.
+/// Returns whether this begins like a URL, but for a slash or both.
 fn lacks_a_slash(url: &str) -> bool {
+    let schemes = ["s3:", "gs:", "az:", "file:", "http:", "https:", "memory:"];
+    if schemes.iter().any(|scheme| url.starts_with(scheme)) {
+        return true;
+    }
     let Some((scheme, rest)) = url.split_once(":/") else { return false };
     let is_of_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+.-".contains(&byte);
     scheme.starts_with(|first: char| first.is_ascii_alphabetic())
@@ -270,7 +275,8 @@ impl Store {
         create_private(dir).map_err(|error| wrong(&error))?;
         let objects =
             LocalFileSystem::new_with_prefix(dir).map_err(|error| wrong(&error))?.with_fsync(true);
-        let (copied, dir) = (copied_from(dir)?, Some(dir.to_path_buf()));
+        let opened = StoreDirectory::of(dir).map_err(|error| wrong(&error))?;
+        let (copied, dir) = (copied_from(dir)?, Some(opened));
         Ok(Self { copied, dir, ..Self::of(Arc::new(objects), "", &url) })
     }
 
@@ -313,6 +319,11 @@ impl Store {
         }
     }
 
+    /// Returns whether it is a directory.
+    pub(crate) fn is_directory(&self) -> bool {
+        self.dir.is_some()
+    }
+
     /// Refuses a follower's copy, whose owner is another process.
     pub(crate) fn check_no_copy(&self) -> Result<()> {
         let Some(from) = &self.copied else { return Ok(()) };
@@ -328,7 +339,7 @@ impl Store {
         format!("{}/{}/{name}", self.url, folder.name())
     }
 
-    /// Awaits an answer, for so long.
+    /// Awaits an answer, for so long. That of a directory counts if it was there all the time.
     async fn answer<T>(
         &self,
         (folder, name): (Folder, &str),
@@ -336,8 +347,13 @@ impl Store {
         answer: impl Future<Output = std::result::Result<T, StoreError>>,
     ) -> Result<T> {
         let explained = |error: &StoreError| explain(self.name(folder, name), action, error);
+        let is_there = || match &self.dir {
+            Some(dir) => dir.check(|| self.name(folder, name), action),
+            None => Ok(()),
+        };
+        is_there()?;
         match tokio::time::timeout(time, answer).await {
-            Ok(answer) => answer.map_err(|error| explained(&error)),
+            Ok(answer) => is_there().and(answer.map_err(|error| explained(&error))),
             Err(_) => Err(Error::Store {
                 object: self.name(folder, name),
                 action,
@@ -492,7 +508,7 @@ impl Store {
     /// Removes from a directory what puts have left that were killed: nobody else would. Only for
     /// its sole writer, because the put of another one fails.
     pub(crate) fn remove_unfinished(&self) -> Result<()> {
-        let Some(dir) = &self.dir else { return Ok(()) };
+        let Some(dir) = self.dir.as_ref().map(StoreDirectory::path) else { return Ok(()) };
         for folder in [Folder::Chain, Folder::Base, Folder::Snapshot] {
             let folder = dir.join(folder.name());
             let failed = |error: &std::io::Error| io("remove unfinished puts from", &folder, error);

@@ -3,22 +3,18 @@
 //! its place. Also tests the owner of new files.
 
 use ebbtide::history::{History, Unlogged};
-use ebbtide::media::Disk;
 use ebbtide::{
     AgePartitioned, Checked, Clock, Durability, Error, Filter, ImagePlace, Keep, Options, Reader,
     inspect,
 };
-use ebbtide_testkit::failing::Failing;
 use ebbtide_testkit::random::Random;
 use ebbtide_testkit::skipped::skipped;
 use ebbtide_testkit::{child, environment};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
-use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 type Seen = Filter<AgePartitioned>;
@@ -244,45 +240,6 @@ fn positions_and_claims_of_a_removed_filter_are_no_answer() {
 }
 
 #[test]
-fn the_kept_log_of_another_filter_is_not_removed_for_space_by_an_old_handle() {
-    let place = tempfile::tempdir().expect("a temporary directory");
-    let dir = place.path().join("seen");
-    let mut has_failed = false;
-    for call in 0.. {
-        let media = Failing::new(Disk::new(&dir));
-        let old: Seen =
-            Filter::create_on(Arc::new(media.clone()), spec(), options(false)).expect("a filter");
-        insert(&old, 0..700).expect("inserted");
-        take_away(&dir, Taken::Emptied);
-        let keeps = options(false).keep_log(Keep::Bytes(1 << 30));
-        let filter: Seen = Filter::create(&dir, spec(), keeps).expect("a filter");
-        for round in 0..3 {
-            insert(&filter, round * 400..(round + 1) * 400).expect("inserted");
-            filter.checkpoint().expect("a snapshot");
-        }
-        let kept = || {
-            let names = fs::read_dir(&dir).expect("a directory").map(|entry| entry.map(name_of));
-            let names = names.map(|name| name.expect("a name"));
-            names.filter(|name| name.starts_with("kept-")).collect::<BTreeSet<_>>()
-        };
-        let before = kept();
-        assert!(before.len() > 2, "{before:?}");
-        media.fail_after(call, ErrorKind::StorageFull);
-        let error = old.checkpoint().expect_err("another filter is there");
-        let is_over = media.clear_faults();
-        assert!(matches!(error, Error::Retired { replaced: true, .. }) || !is_over, "{error}");
-        assert_eq!(kept(), before, "call {call}");
-        drop((old, filter));
-        fs::remove_dir_all(&dir).expect("removed");
-        if is_over {
-            assert!(has_failed, "no call failed");
-            return;
-        }
-        has_failed = true;
-    }
-}
-
-#[test]
 fn a_reader_follows_the_path_to_the_current_filter() {
     let place = tempfile::tempdir().expect("a temporary directory");
     let dir = place.path().join("seen");
@@ -339,10 +296,6 @@ fn log_and_snapshots_of_another_filter_are_named_and_ignored() {
     filter.close().expect("closed");
     let filter: Seen = Filter::open(&dir, options(true)).expect("it opens");
     assert!(has(&filter, 6000..9000) && !has(&filter, 0..10));
-}
-
-fn name_of(entry: fs::DirEntry) -> String {
-    entry.file_name().to_string_lossy().into_owned()
 }
 
 /// Returns name, owner, group and mode of every file but temporary ones, which a background thread

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "aws")]
 mod answers;
+mod away;
 mod basics;
 mod branches;
 mod claims;

@@ -323,15 +323,22 @@ fn a_url_that_says_more_than_a_place_is_refused_without_what_may_be_a_secret() {
 }
 
 #[test]
-fn a_scheme_with_one_slash_behind_it_is_not_taken_for_a_directory() {
-    for url in ["s3:/bucket/seen", "file:/seen", "a+b-c.1:/seen", "s3:/KEY:SECRET@bucket/seen"] {
+fn a_scheme_without_both_slashes_behind_it_is_not_taken_for_a_directory() {
+    for url in [
+        "s3:/bucket/seen",
+        "s3:bucket/seen",
+        "file:/seen",
+        "file:on/seen",
+        "a+b-c.1:/seen",
+        "s3:/KEY:SECRET@bucket/seen",
+    ] {
         for opened in [Store::open(url).map(Some), Store::find(url)] {
             let error = opened.expect_err("refused");
             assert!(!error.to_string().contains("SECRET"), "{error}");
             assert_says(&error, &["the setting `URL`", "`://`", "`./`", "/seen"]);
         }
     }
-    for directory in ["./s3:/bucket/seen", "a b:/seen", "1s:/seen", ":/seen", "s3:bucket/seen"] {
+    for directory in ["./s3:/bucket/seen", "a b:/seen", "1s:/seen", ":/seen", "s4:bucket/seen"] {
         assert!(Store::find(directory).expect("an answer").is_none(), "{directory}");
     }
 }

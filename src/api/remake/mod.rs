@@ -195,9 +195,10 @@ impl Source {
 ///   clear.
 ///
 /// Keys are hashed as before: options that name another function or seed are refused. Durability,
-/// downtime and `max_lead` are those of the first filter, unless the options say otherwise. Importances keep their levels, so that kinds with importances must stay as they are.
-/// Counts are no importances, and are nothing for a kind that does not count: an operation with a
-/// count is one without. Where the new kind has a window in time and the former did not use time,
+/// downtime and `max_lead` are those of the first filter, unless the options say otherwise.
+/// Importances keep their levels, so that kinds with importances must stay as they are. Counts are
+/// no importances, and are nothing for a kind that does not count: an operation with a count is
+/// one without. Where the new kind has a window in time and the former did not use time,
 /// operations by a clock that was ahead of `options`' one, the system's if that is none, come at
 /// the time of that one. Claims are left out. The filters may be open; what they do after the end
 /// of their logs was read is not there. The new filter begins a log of its own, with the LSNs of

@@ -106,8 +106,8 @@ fn check_links(media: &dyn Media, temporary: u64) -> Result<()> {
     }
 }
 
-/// Checks that this process can have an image of this many bytes beside what it has. Returns whether
-/// it would lie beside the log.
+/// Checks that this process can have an image of this many bytes beside what it has. Returns
+/// whether it would lie beside the log.
 fn check_memory(media: &dyn Media, bytes: u64) -> Result<bool> {
     let live = media.path().join(FileName::Live.to_string());
     media.check_memory(bytes).map_err(Error::io("map", live))
