@@ -13,7 +13,8 @@
 //! What they use: `store` has the objects of a filter by name (`store_directory` where they are
 //! files), `client` connects to it, `explain`
 //! and `error` say what went wrong there; `download` fetches a snapshot in parts, `log` reads the
-//! filter's log, `files` are those of this machine, `moment` and `pace` are about time.
+//! filter's log, `files` are those of this machine, `place` is what a URL names, `moment` and `pace`
+//! are about time.
 
 mod assemble;
 mod beginning;
@@ -35,6 +36,7 @@ mod local_copy;
 mod log;
 mod moment;
 mod pace;
+mod place;
 mod promote;
 mod retention;
 mod ship_file;

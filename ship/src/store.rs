@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 use crate::explain::{explain, is_of_bucket};
 use crate::files::{create_private, io};
 use crate::follow_file::copied_from;
-use crate::store_directory::StoreDirectory;
+use crate::place::{Place, unusable};
+use crate::store_directory::{PUT_BACK, StoreDirectory};
 use bytes::Bytes;
 use futures::stream::FuturesUnordered;
 use futures::{Stream, StreamExt, TryStreamExt};
@@ -23,7 +24,7 @@ use std::fmt;
 use std::future::Future;
 use std::io::ErrorKind;
 use std::ops::Range;
-use std::path::{Path as FilePath, PathBuf};
+use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -133,61 +134,6 @@ pub enum Put {
     Done,
     /// Another one was there.
     Exists,
-}
-
-/// What a URL or a path names.
-enum Place {
-    Directory(PathBuf),
-    Remote(Url),
-}
-
-impl Place {
-    fn of(url: &str) -> Result<Self> {
-        let refused =
-            |expected| Err(Error::Setting { name: "URL", expected, found: without_secrets(url) });
-        if !url.contains("://") {
-            if lacks_a_slash(url) {
-                return refused(
-                    "`://` behind the scheme, as in s3://BUCKET/PREFIX, or `./` before the name of \
-                     a directory that looks like one",
-                );
-            }
-            return Ok(Self::Directory(PathBuf::from(url)));
-        }
-        let parsed = Url::parse(url).map_err(|error| unusable(url, &error))?;
-        let has_user = !parsed.username().is_empty() || parsed.password().is_some();
-        // A secret would be in messages, and in files that others read; what is left out would have
-        // two filters share a place.
-        if has_user || parsed.query().is_some() || parsed.fragment().is_some() {
-            return refused(
-                "one without user, query and fragment: credentials come from the environment; in \
-                 names write `?` as %3F, `#` as %23",
-            );
-        }
-        let directory = parsed.to_file_path().ok().filter(|_| parsed.scheme() == "file");
-        Ok(directory.map_or(Self::Remote(parsed), Self::Directory))
-    }
-}
-
-/// Returns whether this begins like a URL, but for a slash or both.
-fn lacks_a_slash(url: &str) -> bool {
-    let schemes = ["s3:", "gs:", "az:", "file:", "http:", "https:", "memory:"];
-    if schemes.iter().any(|scheme| url.starts_with(scheme)) {
-        return true;
-    }
-    let Some((scheme, rest)) = url.split_once(":/") else { return false };
-    let is_of_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+.-".contains(&byte);
-    scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-        && scheme.bytes().all(is_of_scheme)
-        && !rest.is_empty()
-}
-
-fn unusable(url: &str, error: &dyn fmt::Display) -> Error {
-    Error::Setting {
-        name: "URL",
-        expected: "s3://BUCKET/PREFIX, file:///DIRECTORY, or a directory",
-        found: format!("{} ({error})", without_secrets(url)),
-    }
 }
 
 impl Store {
@@ -342,18 +288,41 @@ impl Store {
     /// Awaits an answer, for so long. That of a directory counts if it was there all the time.
     async fn answer<T>(
         &self,
+        object: (Folder, &str),
+        limit: (&'static str, Duration),
+        answer: impl Future<Output = std::result::Result<T, StoreError>>,
+    ) -> Result<T> {
+        self.check_directory(object, limit.0).await?;
+        let answer = self.within(object, limit, answer).await;
+        self.check_directory(object, limit.0).await?;
+        answer
+    }
+
+    /// Checks that its directory, if it has one, is the one that was opened.
+    async fn check_directory(&self, object: (Folder, &str), action: &'static str) -> Result<()> {
+        let Some(dir) = self.dir.clone() else { return Ok(()) };
+        // The disk of another machine may not answer.
+        let checked = tokio::task::spawn_blocking(move || dir.check());
+        let checked = self.within(object, (action, ANSWER), async { Ok(checked.await) }).await?;
+        let found = match checked {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(found)) => found,
+            Err(error) => error.to_string(),
+        };
+        let object = self.name(object.0, object.1);
+        Err(Error::Store { object, action, found, remedy: PUT_BACK, is_transient: true })
+    }
+
+    /// Awaits an answer, for so long.
+    async fn within<T>(
+        &self,
         (folder, name): (Folder, &str),
         (action, time): (&'static str, Duration),
         answer: impl Future<Output = std::result::Result<T, StoreError>>,
     ) -> Result<T> {
         let explained = |error: &StoreError| explain(self.name(folder, name), action, error);
-        let is_there = || match &self.dir {
-            Some(dir) => dir.check(|| self.name(folder, name), action),
-            None => Ok(()),
-        };
-        is_there()?;
         match tokio::time::timeout(time, answer).await {
-            Ok(answer) => is_there().and(answer.map_err(|error| explained(&error))),
+            Ok(answer) => answer.map_err(|error| explained(&error)),
             Err(_) => Err(Error::Store {
                 object: self.name(folder, name),
                 action,
@@ -564,21 +533,6 @@ impl Store {
         });
         let name = names.first().map_or("", String::as_str);
         self.pieces((folder, name), "remove", removed).await.map(drop)
-    }
-}
-
-/// Returns a URL that cannot be used without what may be a secret in it: the user, up to the last
-/// `@`, the query and the fragment.
-fn without_secrets(url: &str) -> String {
-    let (scheme, rest) = url.split_once(":/").unwrap_or(("", url));
-    let (slashes, rest) = rest.strip_prefix('/').map_or((":/", rest), |rest| ("://", rest));
-    let (place, end) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
-    let mark = end.get(..1).map_or(String::new(), |mark| format!("{mark}…"));
-    match place.rsplit_once('@') {
-        // Any of them may be in a password.
-        _ if end.contains('@') => format!("{scheme}{slashes}…"),
-        Some((_, host)) => format!("{scheme}{slashes}…@{host}{mark}"),
-        None => format!("{scheme}{slashes}{place}{mark}"),
     }
 }
 

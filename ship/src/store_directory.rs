@@ -1,9 +1,12 @@
 //! The directory of a store: the one that was opened, or what lies in its place while it is away.
 
-use crate::error::{Error, Result};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+/// What to do about a directory that is away.
+pub(crate) const PUT_BACK: &str = "mount the directory, or put it back; a shipper and a follower \
+                                   try again; if it was replaced for good, restart them";
 
 /// A directory with objects.
 #[derive(Debug, Clone)]
@@ -23,25 +26,15 @@ impl StoreDirectory {
         &self.path
     }
 
-    /// Fails while its path leads to another directory or to none, as after `umount`. What is put
-    /// there would be missed once the directory is back, and what is not found there may exist.
-    pub(crate) fn check(
-        &self,
-        object: impl FnOnce() -> String,
-        action: &'static str,
-    ) -> Result<()> {
+    /// Checks that its path leads to it, not to another directory or to none, as after `umount`:
+    /// what is put there would be missed once the directory is back, and what is not found there
+    /// may exist. The error is what was found.
+    pub(crate) fn check(&self) -> Result<(), String> {
         let found = match std::fs::metadata(&self.path) {
             Ok(found) if found.ino() == self.inode => return Ok(()),
             Ok(_) => "another directory than was opened".to_owned(),
             Err(error) => error.to_string(),
         };
-        Err(Error::Store {
-            object: object(),
-            action,
-            found: format!("{}: {found}", self.path.display()),
-            remedy: "mount the directory, or put it back; a shipper and a follower try again; if \
-                     it was replaced for good, restart them",
-            is_transient: true,
-        })
+        Err(format!("{}: {found}", self.path.display()))
     }
 }
