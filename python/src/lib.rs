@@ -11,6 +11,7 @@ mod errors;
 mod filter;
 mod functions;
 mod history;
+mod interpreter;
 mod keys;
 mod questions;
 mod reader;
@@ -27,6 +28,7 @@ compile_error!("ebbtide runs on 64-bit Linux, and on macOS for development");
 /// The part of the package `ebbtide` that is not written in Python.
 #[pymodule(gil_used = false)]
 fn _ebbtide(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    interpreter::check(module.py())?;
     errors::prepare(module.py())?;
     answers::prepare(module.py())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
