@@ -8,6 +8,8 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy
+
 import ebbtide
 
 if TYPE_CHECKING:
@@ -77,6 +79,7 @@ def window(home: Path) -> None:
         seen.add("as of a set", time=now)
         age: timedelta | int | None = seen.age(key)
         assert age is not None and seen.seen_within(key, 60)
+        assert seen.seen_within(key, numpy.timedelta64(60, "s"))
         distinct: ebbtide.Cardinality = seen.distinct_within(60, time=now)
         assert 0.0 < distinct.keys <= seen.distinct().keys and distinct.standard_error >= 0.0
         answers: bytes = seen.check_and_insert_all(["a", b"b", "a"], since="last-accepted")
@@ -251,7 +254,8 @@ def files(home: Path) -> None:
     lost: ebbtide.Salvaged | None = ebbtide.salvage(home, home.with_name("salvaged"))
     assert report.sound and found and lost is None
     keys: ebbtide.Raw = ebbtide.raw(b"ab")
-    assert len(keys) == 2 and ebbtide.__version__
+    numbers: ebbtide.Raw = ebbtide.raw(numpy.arange(3))
+    assert len(keys) == 2 and len(numbers) == 3 and ebbtide.__version__
 
 
 def main() -> None:

@@ -418,7 +418,8 @@ class History:
     @property
     def position(self) -> int: ...
 
-def raw(array: Buffer, /) -> Raw: ...
+# Before Python 3.12 numpy does not declare that its arrays are buffers.
+def raw(array: Buffer | NDArray[Any], /) -> Raw: ...
 def claim(
     seen: Filter,
     key: Key,

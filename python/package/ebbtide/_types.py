@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal, NamedTuple, Union
+from typing import TYPE_CHECKING, Literal, NamedTuple, Union
 
 from ._dataclasses import SLOTS
 
@@ -14,8 +14,15 @@ Key = Union[str, bytes, bytearray, memoryview]
 Time = Union[datetime, float]
 """A point in time: a ``datetime`` with a zone, or seconds since 1970 (UTC)."""
 
-Duration = Union[timedelta, float, str]
-"""A duration: a ``timedelta``, a number of seconds, or text with a unit (``"10m"``, ``"90s"``)."""
+if TYPE_CHECKING:
+    # The package does without numpy.
+    from numpy import timedelta64
+
+    Duration = Union[timedelta, float, str, timedelta64]
+else:
+    Duration = Union[timedelta, float, str]
+"""A duration: a ``timedelta``, a ``numpy.timedelta64``, a number of seconds, or text with a unit
+(``"10m"``, ``"90s"``)."""
 
 Moment = Union[datetime, str]
 """A moment of a filter's past: a ``datetime`` with a zone, for the moment before the first
