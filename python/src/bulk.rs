@@ -2,10 +2,11 @@
 //!
 //! Keys are taken in slices, with a look at signals between two of them, so that an endless
 //! iterable or a long call can be interrupted. The objects of a slice are kept alive while it is
-//! worked on; bytes that may change meanwhile are copied.
+//! worked on; bytes that may change are copied as they are taken from the iterable, because it may
+//! change them for its next item.
 
 use crate::answers::byte;
-use crate::keys::{bytes_of, unchanging};
+use crate::keys::bytes_of;
 use crate::settings::Settings;
 use crate::slot::Slot;
 use ebbtide::Filter;
@@ -177,10 +178,8 @@ impl<'py> Keys<'py> {
             Self::Objects(iterator) => {
                 let mut iterator = iterator.clone();
                 loop {
-                    // As they come: the next one may be in the same memory.
-                    let taken = iterator.by_ref().take(SLICE);
-                    let objects =
-                        taken.map(|key| unchanging(key?)).collect::<PyResult<Vec<_>>>()?;
+                    let taken = iterator.by_ref().take(SLICE).map(|item| unchanging(item?));
+                    let objects = taken.collect::<PyResult<Vec<_>>>()?;
                     let keys = objects.iter().map(bytes_of).collect::<PyResult<Vec<_>>>()?;
                     if keys.is_empty() {
                         return Ok(());
@@ -194,6 +193,14 @@ impl<'py> Keys<'py> {
             }
         }
     }
+}
+
+/// Returns an item whose bytes do not change: itself, or a copy of its bytes.
+fn unchanging(item: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
+    if item.is_instance_of::<PyString>() || item.is_instance_of::<PyBytes>() {
+        return Ok(item);
+    }
+    Ok(PyBytes::new(item.py(), &bytes_of(&item)?).into_any())
 }
 
 /// Returns a byte string of fixed width without the zeros at its end.

@@ -17,16 +17,6 @@ pub fn bytes_of<'a>(key: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>> {
     copied(key)
 }
 
-/// Returns a key that does not change any more: itself, if it cannot, or its bytes.
-#[inline]
-pub fn unchanging<'py>(key: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    if key.is_instance_of::<PyString>() || key.is_instance_of::<PyBytes>() {
-        return Ok(key);
-    }
-    let bytes = copied(&key)?;
-    Ok(PyBytes::new(key.py(), &bytes).into_any())
-}
-
 #[cold]
 fn copied<'a>(key: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>> {
     if let Ok(array) = key.cast::<PyByteArray>() {

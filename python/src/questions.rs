@@ -2,30 +2,11 @@
 
 use crate::answers;
 use crate::keys::bytes_of;
-use crate::settings::{Argument, Asked, number};
+use crate::settings::{Argument, Asked, number, prior};
 use crate::slot::{Opens, Slot};
 use crate::times;
-use ebbtide::inference::{Distinct, Stream};
 use ebbtide::{Call, Penalty, Within};
 use pyo3::prelude::*;
-
-/// Returns the prior of a key in a stream of which no key repeats, with the rate of its inserts.
-pub fn prior(prior: &Bound<'_, PyAny>, rate: Argument<'_, '_>) -> PyResult<Stream> {
-    let stream = Stream::new(number("prior", prior)?, Distinct::ALL);
-    Ok(match rate {
-        Some(rate) => stream.rate(number("rate", rate)?),
-        None => stream,
-    })
-}
-
-/// Returns the costs of both mistakes.
-pub fn penalty(
-    false_positive: &Bound<'_, PyAny>,
-    false_negative: &Bound<'_, PyAny>,
-) -> PyResult<Penalty> {
-    let false_positive = number("false_positive", false_positive)?;
-    Ok(Penalty { false_positive, false_negative: number("false_negative", false_negative)? })
-}
 
 /// Returns how long ago a key was seen, at least.
 pub fn age<'py, H: Opens>(
@@ -117,4 +98,43 @@ pub fn estimate<'py, H: Opens>(
         |handle| ask(asked.patient(handle.asks())),
     )?;
     answers::estimate(py, estimate)
+}
+
+/// Returns the probability that a key is in the window.
+pub fn posterior<H: Opens>(
+    slot: &Slot<H>,
+    py: Python<'_>,
+    (key, probability): (&Bound<'_, PyAny>, &Bound<'_, PyAny>),
+    rate: Argument<'_, '_>,
+    time: Argument<'_, '_>,
+) -> PyResult<f64> {
+    let (key, asked) = (bytes_of(key)?, Asked::new(time)?);
+    let prior = prior(probability, rate)?;
+    slot.quick(
+        py,
+        |handle| asked.quick(handle.asks()).posterior(&key, &prior),
+        |handle| asked.patient(handle.asks()).posterior(&key, &prior),
+    )
+}
+
+/// Returns the answer with the least expected cost, given those of a false positive and of a false
+/// negative.
+pub fn decide<H: Opens>(
+    slot: &Slot<H>,
+    py: Python<'_>,
+    (key, probability): (&Bound<'_, PyAny>, &Bound<'_, PyAny>),
+    (false_positive, false_negative): (&Bound<'_, PyAny>, &Bound<'_, PyAny>),
+    (rate, time): (Argument<'_, '_>, Argument<'_, '_>),
+) -> PyResult<bool> {
+    let (key, asked) = (bytes_of(key)?, Asked::new(time)?);
+    let prior = prior(probability, rate)?;
+    let penalty = Penalty {
+        false_positive: number("false_positive", false_positive)?,
+        false_negative: number("false_negative", false_negative)?,
+    };
+    slot.quick(
+        py,
+        |handle| asked.quick(handle.asks()).contains_with(&key, &prior, penalty),
+        |handle| asked.patient(handle.asks()).contains_with(&key, &prior, penalty),
+    )
 }

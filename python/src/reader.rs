@@ -172,8 +172,9 @@ impl PyReader {
     /// Returns the probability that a key is in the window, given the filter's evidence and a
     /// prior: the probability, from 0 to 1, that an insert is of this key.
     ///
-    /// 0 for "no"; docs/posteriors.md says when it is worth more than ``contains``. ``rate``: the
-    /// inserts a second, of all keys, for a window in time. Raises Unsupported if it has none.
+    /// If the window is a time, ``rate`` is required: the inserts a second, of all keys together.
+    /// 0 for "no"; docs/posteriors.md says when it is worth more than ``contains``. Raises
+    /// Unsupported if the kind has no posteriors.
     #[pyo3(signature = (key, prior, /, *, rate=None, time=None))]
     fn posterior(
         &self,
@@ -183,19 +184,13 @@ impl PyReader {
         rate: Argument<'_, '_>,
         time: Argument<'_, '_>,
     ) -> PyResult<f64> {
-        let (key, asked) = (bytes_of(key)?, Asked::new(time)?);
-        let prior = questions::prior(prior, rate)?;
-        self.slot.quick(
-            py,
-            |handle| asked.quick(handle.call()).posterior(&key, &prior),
-            |handle| asked.patient(handle.call()).posterior(&key, &prior),
-        )
+        questions::posterior(&self.slot, py, (key, prior), rate, time)
     }
 
-    /// Returns the answer to ``contains`` with the least expected cost, given a prior as for
-    /// ``posterior`` and the costs of both mistakes.
+    /// Returns the answer to ``contains`` with the least expected cost, given a prior, and a
+    /// ``rate``, as for ``posterior``, and the costs of both mistakes.
     #[pyo3(signature = (key, prior, /, *, false_positive, false_negative, rate=None, time=None))]
-    #[expect(clippy::too_many_arguments, reason = "those of Python, most by name")]
+    #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
     fn decide(
         &self,
         py: Python<'_>,
@@ -206,14 +201,8 @@ impl PyReader {
         rate: Argument<'_, '_>,
         time: Argument<'_, '_>,
     ) -> PyResult<bool> {
-        let (key, asked) = (bytes_of(key)?, Asked::new(time)?);
-        let prior = questions::prior(prior, rate)?;
-        let penalty = questions::penalty(false_positive, false_negative)?;
-        self.slot.quick(
-            py,
-            |handle| asked.quick(handle.call()).contains_with(&key, &prior, penalty),
-            |handle| asked.patient(handle.call()).contains_with(&key, &prior, penalty),
-        )
+        let costs = (false_positive, false_negative);
+        questions::decide(&self.slot, py, (key, prior), costs, (rate, time))
     }
 
     /// Estimates how often a key was inserted, less how often it was removed.

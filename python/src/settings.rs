@@ -3,6 +3,7 @@
 use crate::errors::{wrong_type, wrong_value};
 use crate::slot::PATIENCE;
 use crate::times;
+use ebbtide::inference::{Distinct, Stream};
 use ebbtide::{Any, Call, Durability, Entry, Filter, Handle, Since, Timestamp};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString};
@@ -127,6 +128,16 @@ pub fn number(name: &'static str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
         return Err(wrong_type(name, "a number", value));
     }
     value.extract::<f64>().map_err(|_| wrong_type(name, "a number", value))
+}
+
+/// Returns the belief about a key: the probability that an insert is of this key, in a stream in
+/// which no key repeats, and the inserts a second of all keys.
+pub fn prior(probability: &Bound<'_, PyAny>, rate: Argument<'_, '_>) -> PyResult<Stream<f64>> {
+    let stream = Stream::new(number("prior", probability)?, Distinct::ALL);
+    match rate {
+        Some(rate) => Ok(stream.rate(number("rate", rate)?)),
+        None => Ok(stream),
+    }
 }
 
 fn since_of(value: &Bound<'_, PyAny>) -> PyResult<Since> {

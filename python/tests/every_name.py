@@ -90,8 +90,9 @@ def window(home: Path) -> None:
         names: list[str] = list(seen.only_new(["d", "d"], batch=10))
         pairs: list[tuple[str, int]] = list(seen.only_new([("e", 1)], key=lambda pair: pair[0]))
         assert names == ["d"] and pairs == [("e", 1)]
-        probable: float = seen.posterior(key, 1e-6) if seen.kind == "timing" else 1.0
-        assert probable == 1.0
+        probable: float = seen.posterior(key, 1e-6, rate=10, time=now)
+        likely: bool = seen.decide(key, 0.5, false_positive=1, false_negative=1, rate=10.5)
+        assert 0.0 < probable <= 1.0 and likely
         seen.sync()
         first: int = seen.checkpoint()
         stat: ebbtide.Stat = seen.stat()
@@ -111,7 +112,8 @@ def window(home: Path) -> None:
         places: dict[int, int] = seen.positions()
         assert place == 100 and places == {1: 100} and seen.position(2) is None
         seen.backup(home.with_name("backup"))
-        assert seen.path == str(home) and "window" in seen.parameters
+        assert seen.path == str(home) and seen.kind == "time-limited"
+        assert "window" in seen.parameters
         with ebbtide.Reader(home) as reader:
             reads(reader, key)
         seen.clear()
@@ -131,10 +133,10 @@ def reads(reader: ebbtide.Reader, key: ebbtide.Key) -> None:
             ask(key)
         except ebbtide.Unsupported as error:
             assert error.kind == "time-limited"
+    assert reader.posterior(key, 0.5, rate=10) > 0.5
+    assert reader.decide(key, 0.5, false_positive=1, false_negative=1, rate=10)
     try:
         reader.estimate_all([key])
-        reader.posterior(key, 0.5)
-        reader.decide(key, 0.5, false_positive=1, false_negative=1)
     except ebbtide.Error as error:
         assert error.code > 0
     reader.close()

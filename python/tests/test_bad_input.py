@@ -383,15 +383,6 @@ def test_keys_that_change_while_they_are_used_are_taken_as_they_were(seen: ebbti
 
     assert seen.insert_all(keys()) == 2
     assert b"before" in seen and b"after!" in seen
-    buffer = bytearray(8)
-
-    def into_one_buffer() -> Iterator[memoryview]:
-        for number in range(1000):
-            buffer[:] = number.to_bytes(8, "little")
-            yield memoryview(buffer)
-
-    assert list(seen.check_and_insert_all(into_one_buffer())) == [1] * 1000
-    assert seen.contains_all([number.to_bytes(8, "little") for number in range(1000)]) == b"\1" * 1000
     view = memoryview(bytearray(b"view"))
     seen.insert(view)
     view.release()
@@ -403,6 +394,43 @@ def test_keys_that_change_while_they_are_used_are_taken_as_they_were(seen: ebbti
     keys_of = ebbtide.raw(numbers)
     numbers[:] = 0
     assert list(seen.check_and_insert_all(keys_of)) == [1] * 10
+
+
+@pytest.mark.parametrize("kind", [bytearray, memoryview])
+def test_each_key_that_a_source_reads_into_one_buffer_counts(path: str, kind: Any) -> None:
+    records = [b"%08d" % number for number in range(3000)]
+
+    def read() -> Iterator[Any]:
+        buffer = bytearray(8)
+        view = buffer if kind is bytearray else memoryview(buffer)
+        for record in records:
+            buffer[:] = record
+            yield view
+
+    ways: list[Callable[[ebbtide.Filter], list[Any]]] = [
+        lambda seen: [seen.check_and_insert(key) for key in read()],
+        lambda seen: list(seen.check_and_insert_all(read())),
+        lambda seen: list(seen.new_mask(read())),
+        lambda seen: [seen.insert_all(read()) == len(records)] * len(records),
+        # Items are yielded as they are: the same object each time.
+        lambda seen: [type(item) is kind for item in seen.only_new(read())],
+    ]
+    for number, way in enumerate(ways):
+        with ebbtide.open(f"{path} {number}", ebbtide.Counting(10_000, fpr=1e-9)) as seen:
+            assert way(seen) == [1] * len(records), number
+            assert list(seen.contains_all(records)) == [1] * len(records), number
+            assert list(seen.contains_all(read())) == [1] * len(records), number
+            assert all(each.count == 1 for each in seen.estimate_all(read())), number
+
+
+def test_a_function_may_compute_each_key_in_the_same_buffer(seen: ebbtide.Filter) -> None:
+    buffer = bytearray()
+
+    def lower(text: str) -> bytearray:
+        buffer[:] = text.lower().encode()
+        return buffer
+
+    assert list(seen.only_new(["a", "B", "b", "c"], key=lower)) == ["a", "B", "c"]
 
 
 def test_filters_cannot_be_copied(seen: ebbtide.Filter) -> None:

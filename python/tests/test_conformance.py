@@ -383,11 +383,6 @@ def test_times_counts_and_ages_come_back_in_the_types_of_python(tmp_path: Path) 
         assert not seen.seen_within("a", 60.0, time=later)
         with pytest.raises(ebbtide.TooLate):
             seen.check_and_insert("late", time=start - timedelta(hours=1))
-        with pytest.raises(ebbtide.BadParameter, match="rate"):
-            seen.posterior("late", 1e-6)
-        assert seen.posterior("late", 1e-6, rate=10.0) == 0
-        assert seen.posterior("b", 1e-4, rate=10.0) > 0.5
-        assert seen.decide("b", 1e-4, false_positive=1, false_negative=1, rate=10.0)
         assert list(seen.check_and_insert_all(["late"], time=start - timedelta(hours=1))) == [2]
         assert seen.insert_all(["late"], time=start - timedelta(hours=1)) == 0
         assert seen.stat().time == start + timedelta(minutes=9)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import gc
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from typing import Any
@@ -81,27 +83,96 @@ def test_a_cancelled_task_releases_its_key(seen: ebbtide.Filter) -> None:
     asyncio.run(work())
 
 
-def test_a_task_that_is_cancelled_while_its_confirmation_waits_has_confirmed(path: str) -> None:
-    async def hold(seen: ebbtide.Filter, free: threading.Event, worked: asyncio.Event) -> None:
-        async with seen.claim("a", lease=LONG) as claim:
-            assert claim
-            asyncio.get_running_loop().run_in_executor(None, free.wait, SOON)
-            worked.set()
+@contextlib.contextmanager
+def pool_of_one_thread() -> Iterator[tuple[Callable[[], object], Callable[[], object]]]:
+    """Gives the running loop one thread. Yields what makes it busy, and what ends that."""
+    free = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        asyncio.get_running_loop().set_default_executor(pool)
+        try:
+            yield lambda: pool.submit(free.wait, 60), free.set
+        finally:
+            free.set()
 
+
+def test_work_that_is_done_is_confirmed_although_its_task_is_cancelled(path: str) -> None:
+    async def work(seen: ebbtide.Filter, key: str, is_function: bool) -> None:
+        worked = asyncio.Event()
+        with pool_of_one_thread() as (occupy, free):
+
+            async def function(key: str) -> None:
+                occupy()
+                worked.set()
+
+            async def block(key: str) -> None:
+                async with seen.claim(key, lease=LONG):
+                    await function(key)
+
+            once = ebbtide.once(seen, key=str, lease=LONG)(function)
+            task = asyncio.ensure_future(once(key) if is_function else block(key))
+            await worked.wait()
+            for _ in range(2):
+                task.cancel()
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            assert not task.done() and key not in seen
+            free()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert key in seen and seen.claims() == []
+
+    with ebbtide.open(path, ebbtide.Bloom(1000, fpr=1e-9), durability="always") as seen:
+        for key, is_function in (("a", False), ("b", True)):
+            asyncio.run(work(seen, key, is_function))
+            assert seen.claim(key, lease=LONG).seen
+
+
+def test_a_confirmation_that_fails_after_a_cancellation_is_reported_by_the_loop(path: str) -> None:
     async def work(seen: ebbtide.Filter) -> None:
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-        free, worked = threading.Event(), asyncio.Event()
-        task = asyncio.ensure_future(hold(seen, free, worked))
-        await worked.wait()
-        # It waits for the only thread.
-        assert task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        free.set()
-        await asyncio.to_thread(int)
-        assert "a" in seen and seen.claims() == []
+        worked, reported = asyncio.Event(), []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: reported.append(context.get("exception")))
+        with pool_of_one_thread() as (occupy, free):
 
-    with ebbtide.open(path, ebbtide.Bloom(1000), durability="always") as seen:
+            async def block() -> None:
+                async with seen.claim("a", lease=LONG):
+                    occupy()
+                    worked.set()
+
+            task = asyncio.ensure_future(block())
+            await worked.wait()
+            task.cancel()
+            await asyncio.sleep(0)
+            assert seen.end_claim("a")
+            free()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        del task
+        gc.collect()
+        assert [type(error) for error in reported] == [ebbtide.LeaseLost] and "a" not in seen
+
+    with ebbtide.open(path, ebbtide.Bloom(1000, fpr=1e-9), durability="always") as seen:
+        asyncio.run(work(seen))
+
+
+def test_a_filter_is_closed_although_its_task_is_cancelled(path: str) -> None:
+    async def work(seen: ebbtide.Filter) -> None:
+        with pool_of_one_thread() as (occupy, free):
+
+            async def block() -> None:
+                async with seen:
+                    occupy()
+
+            task = asyncio.ensure_future(block())
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.sleep(0)
+            free()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert seen.closed
+
+    with ebbtide.open(path, ebbtide.Bloom(1000)) as seen:
         asyncio.run(work(seen))
 
 

@@ -3,23 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ._ebbtide import Claim, Filter, Reader
 
 _Handle = TypeVar("_Handle", Filter, Reader)
 
 
-async def _in_thread(work: Callable[[], object]) -> None:
-    """Does work in a thread, to its end, also if the task is cancelled meanwhile.
+async def _to_its_end(work: Callable[..., object], *given: Any) -> None:
+    """Runs the end of a block in a thread, and returns when that is done.
 
-    It is a future, not a task: ``asyncio.run`` cancels tasks, and waits for the threads.
+    Cancelling the task neither keeps the thread from it nor ends the wait: the block is over, and
+    what follows may close the filter. The cancellation is raised afterwards; an error that it hides
+    goes to the event loop's exception handler, which logs it.
     """
-    from asyncio import get_running_loop, shield
+    import asyncio
+    import contextvars
 
-    await shield(get_running_loop().run_in_executor(None, work))
+    loop, run = asyncio.get_running_loop(), contextvars.copy_context().run
+    done = loop.run_in_executor(None, run, work, *given)
+    cancelled: asyncio.CancelledError | None = None
+    try:
+        while not done.done():
+            try:
+                # Not the future itself, which would be cancelled with the task.
+                await asyncio.wait([done])
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is None:
+            done.result()
+            return
+        failure = done.exception()
+        if failure is not None:
+            message = "ebbtide: the end of a block failed, after its task was cancelled"
+            loop.call_exception_handler({"message": message, "exception": failure})
+        raise cancelled
+    finally:
+        cancelled = failure = None  # Their tracebacks have this frame.
 
 
 async def _enter(self: _Handle, /) -> _Handle:
@@ -34,7 +55,7 @@ async def _leave(
     /,
 ) -> None:
     """Closes in a thread, because that waits for the disk."""
-    await _in_thread(self.close)
+    await _to_its_end(self.close)
 
 
 async def _enter_claim(self: Claim, /) -> Claim:
@@ -55,7 +76,7 @@ async def _leave_claim(
 ) -> None:
     """Confirms or releases, in a thread if that has to wait."""
     if not self._leave_at_once(kind is not None):
-        await _in_thread(partial(self.__exit__, kind, error, traceback))
+        await _to_its_end(self.__exit__, kind, error, traceback)
 
 
 for _owner in (Filter, Reader):

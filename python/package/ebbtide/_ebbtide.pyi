@@ -264,7 +264,13 @@ class Filter:
         self, within: Duration, /, *, time: Time | None = None
     ) -> Cardinality: ...
     def posterior(
-        self, key: Key, prior: float, /, *, rate: float | None = None, time: Time | None = None
+        self,
+        key: Key,
+        prior: float,
+        /,
+        *,
+        rate: float | None = None,
+        time: Time | None = None,
     ) -> float: ...
     def decide(
         self,
@@ -361,7 +367,13 @@ class Reader:
         self, within: Duration, /, *, time: Time | None = None
     ) -> Cardinality: ...
     def posterior(
-        self, key: Key, prior: float, /, *, rate: float | None = None, time: Time | None = None
+        self,
+        key: Key,
+        prior: float,
+        /,
+        *,
+        rate: float | None = None,
+        time: Time | None = None,
     ) -> float: ...
     def decide(
         self,

@@ -87,14 +87,15 @@ def _take(
     items: Iterator[Any], key: Callable[[Any], Key] | None, most: int
 ) -> tuple[list[Any], list[Any], BaseException | None]:
     """Returns the next items, their keys, and the error that ended them. What was taken before it
-    is handled first: nobody could take it again."""
+    is handled first: nobody could take it again. A key that the source may change for its next item
+    is copied."""
     taken: list[Any] = []
-    keys: list[Any] = taken if key is None else []
+    keys: list[Any] = []
     try:
         for item in islice(items, most):
             taken.append(item)
-            if key is not None:
-                keys.append(key(item))
+            found = item if key is None else key(item)
+            keys.append(bytes(found) if isinstance(found, (bytearray, memoryview)) else found)
     except BaseException as error:
         return taken, keys, error
     return taken, keys, None
