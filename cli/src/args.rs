@@ -143,7 +143,8 @@ pub enum Command {
     /// Creates a filter, in a new directory, from object storage.
     #[cfg(feature = "ship")]
     Fetch(Fetch),
-    /// Prints 1 or 0 for each key of standard input, from a copy of a shipped filter.
+    /// Prints 1 or 0 for each key of standard input, from a copy of a shipped filter; ? if that is
+    /// too far behind.
     #[cfg(feature = "ship")]
     Follow(Follow),
     /// Makes a new directory, or a follower's, the writer: fetches the rest, fences whoever ships.

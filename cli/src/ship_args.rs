@@ -102,7 +102,8 @@ pub struct Follow {
     /// 16 times as often when it is due.
     #[arg(long, value_name = "DURATION", value_parser = parse_interval, default_value = "1s")]
     pub every: Duration,
-    /// Refuse to answer when the end of what the place has was not seen for so long.
+    /// Print `?` for a key, and a sentence on standard error, when the end of what the place has
+    /// was not seen for so long.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "1m")]
     pub max_lag: Duration,
 }

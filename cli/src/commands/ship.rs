@@ -233,13 +233,24 @@ pub fn follow(arguments: &Follow) -> Result<()> {
     }
     let next = begin_to_follow(follower, runtime, arguments.every);
     let mut output = Output::new()?;
+    let (mut refused, mut has_ended) = (None, false);
     loop {
         match next.recv() {
             Ok(Next::Answer(line)) => {
                 let reading = |error| Failure::reading(Path::new("standard input"), &error);
                 let key = line.map_err(reading)?;
-                let answer = answers.ask(|reader| reader.contains(&key));
-                output.text(if answer.map_err(|error| failed(&error))? { "1" } else { "0" })?;
+                let (answer, refusal) = match answers.ask(|reader| reader.contains(&key)) {
+                    Ok(true) => ("1", None),
+                    Ok(false) => ("0", None),
+                    // The copy goes on, and so do the keys behind this one.
+                    Err(error @ Error::Behind { .. }) if !has_ended => ("?", Some(error)),
+                    Err(error) => return Err(failed(&error)),
+                };
+                // The sentence says how far behind it is, which is never the same.
+                let sentence =
+                    refusal.map(|error| refused.clone().unwrap_or_else(|| error.to_string()));
+                report(&mut refused, sentence, "answering again");
+                output.text(answer)?;
                 output.flush()?;
             }
             // Without a directory the copy is of use to these answers only.
@@ -247,7 +258,10 @@ pub fn follow(arguments: &Follow) -> Result<()> {
             Ok(Next::EndOfKeys) => {}
             Ok(Next::Fail(failure)) if arguments.dir.is_some() => return Err(failure),
             // It answers until the copy is too old.
-            Ok(Next::Fail(Failure::Error(sentence))) => failure::note(&sentence),
+            Ok(Next::Fail(Failure::Error(sentence))) => {
+                failure::note(&sentence);
+                has_ended = true;
+            }
             Ok(Next::Fail(failure)) => return Err(failure),
             Err(_) => return Ok(()),
         }

@@ -230,6 +230,26 @@ fn a_follower_that_cannot_follow_any_more_ends_although_its_input_is_open_and_id
     assert_eq!(said.matches(&next).count(), 1, "{said}");
 }
 
+#[test]
+fn a_key_that_is_asked_while_the_copy_is_too_far_behind_is_answered_by_a_mark_and_ends_no_follower()
+{
+    let place = Place::new();
+    let (_, store) = shipped(&place);
+    let new = place.at("new");
+    for mut talk in [
+        Talk::of(command(&["follow", &store, &new, "--max-lag", "0s"]).stderr(Stdio::piped())),
+        Talk::of(command(&["follow", &store, "--max-lag", "0s"]).stderr(Stdio::piped())),
+    ] {
+        assert_eq!([talk.ask("17"), talk.ask("18")], ["?", "?"]);
+        assert!(talk.child.try_wait().expect("a process").is_none(), "it has ended");
+        talk.child.kill().expect("killed");
+        let mut said = String::new();
+        talk.child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
+        talk.child.wait().expect("it ends");
+        assert_eq!(said.matches("refused to answer").count(), 1, "{said}");
+    }
+}
+
 /// Returns a figure of a shipper.
 fn figure(text: &str, name: &str) -> f64 {
     let line = text.lines().find_map(|line| line.strip_prefix(&format!("ebbtide_ship_{name}{{")));
