@@ -242,7 +242,7 @@ pub fn follow(arguments: &Follow) -> Result<()> {
                 let (answer, refusal) = match answers.ask(|reader| reader.contains(&key)) {
                     Ok(true) => ("1", None),
                     Ok(false) => ("0", None),
-                    // The copy goes on, and so do the keys behind this one.
+                    // The copy continues, and so do the keys behind this one.
                     Err(error @ Error::Behind { .. }) if !has_ended => ("?", Some(error)),
                     Err(error) => return Err(failed(&error)),
                 };
