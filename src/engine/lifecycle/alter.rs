@@ -129,9 +129,11 @@ impl<'e> Alteration<'e> {
         // writers are stopped.
         if meta.kind.growth().is_none() {
             let bytes = first_bank_bytes(&*meta.kind, meta.layout)?;
+            check_space(media, bytes)?;
             // An image beside the log takes as much again as the snapshot.
-            let is_beside = check_memory(media, bytes)?;
-            check_space(media, bytes.saturating_mul(1 + u64::from(is_beside)))?;
+            if check_memory(media, bytes)? {
+                check_space(media, bytes.saturating_mul(2))?;
+            }
         }
         let slots = Sessions::open(media, Access::Write)?;
         if !slots.try_alteration()? {
