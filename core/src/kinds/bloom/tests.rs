@@ -236,7 +236,7 @@ fn a_rate_below_that_of_equal_hashes_is_not_promised() {
         ("two-buffer", "window-items", "1.1e-10"),
         ("double-buffering", "window-items", "1.1e-10"),
         ("timing", "window-items", "5.4e-11"),
-        ("age-partitioned", "window-items", "1.1e-10"),
+        ("age-partitioned", "window-items", "5.5e-11"),
     ] {
         let with = |fpr: f64| {
             let spec: Any = format!("{name} {size}=1000000000 fpr={fpr}").parse().expect("a spec");
